@@ -1,0 +1,1 @@
+"""vitscope: a workbench for Vision Transformers."""

@@ -1,0 +1,1 @@
+"""Ground floor: configuration, registry, run folder, device, seed, errors. Knows no `torch.nn`."""

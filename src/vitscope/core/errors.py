@@ -1,0 +1,66 @@
+"""Errors a person can act on: what happened, where, and what to do. Each kind has its exit code."""
+
+from __future__ import annotations
+
+EXIT_DONE = 0
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_DATA = 3
+EXIT_DIVERGED = 4
+EXIT_INTERRUPTED = 130
+EXIT_TERMINATED = 143
+
+
+class VitscopeError(Exception):
+    """Something a user can understand and mend. The command line prints it without a traceback."""
+
+    exit_code = EXIT_FAILED
+
+    def __init__(self, what: str, *, where: str | None = None, fix: str | None = None) -> None:
+        super().__init__(what)
+        self.what = what
+        self.where = where
+        self.fix = fix
+
+    def __str__(self) -> str:
+        lines = [self.what]
+        if self.where:
+            lines.append(f"where: {self.where}")
+        if self.fix:
+            lines.append(f"to do: {self.fix}")
+        return "\n".join(lines)
+
+
+class UsageError(VitscopeError):
+    """The command line cannot be understood."""
+
+    exit_code = EXIT_USAGE
+
+
+class ConfigError(UsageError, ValueError):
+    """A setting has a value it cannot have."""
+
+
+class InputError(VitscopeError, ValueError):
+    """A tensor handed to a model has the wrong shape or kind."""
+
+
+class DataError(VitscopeError):
+    """The pictures or labels are not usable."""
+
+    exit_code = EXIT_DATA
+
+
+class DivergedError(VitscopeError):
+    """Training went to infinity and could not be saved."""
+
+    exit_code = EXIT_DIVERGED
+
+
+def expected(subject: str, wanted: object, received: object) -> str:
+    """The one sentence all refusals use.
+
+    >>> expected("depth", "a positive integer", -1)
+    'depth: expected a positive integer, received -1'
+    """
+    return f"{subject}: expected {wanted}, received {received}"

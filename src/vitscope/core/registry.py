@@ -1,0 +1,58 @@
+"""A named table with wildcards and did-you-mean."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from typing import Generic, TypeVar
+
+from vitscope.core.errors import UsageError
+from vitscope.core.suggest import did_you_mean
+
+Entry = TypeVar("Entry")
+
+
+class Registry(Generic[Entry]):
+    """Maps names to entries of one kind (`Registry("model")`). A name is registered once."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self._entries: dict[str, Entry] = {}
+
+    def register(self, name: str, entry: Entry) -> Entry:
+        if name in self._entries:
+            raise UsageError(
+                f"{self.kind} '{name}' is registered twice",
+                fix=f"choose another name, or remove one of the two rows named '{name}'",
+            )
+        self._entries[name] = entry
+        return entry
+
+    def names(self, pattern: str | None = None) -> list[str]:
+        """All names, or those that match a shell-style wildcard, in natural order (patch8 before patch16)."""
+        return sorted((name for name in self._entries if pattern is None or fnmatchcase(name, pattern)), key=_natural)
+
+    def __getitem__(self, name: str) -> Entry:
+        try:
+            return self._entries[name]
+        except KeyError:
+            raise UsageError(
+                f"unknown {self.kind} '{name}'",
+                where=f"{len(self._entries)} {self.kind}s are registered",
+                fix=did_you_mean(name, self._entries) or f"`vitscope {self.kind}s` lists them",
+            ) from None
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names())
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+def _natural(name: str) -> list[tuple[int, int | str]]:
+    """Digits compare as numbers, everything else as text."""
+    return [(0, int(part)) if part.isdigit() else (1, part) for part in re.split(r"(\d+)", name) if part]

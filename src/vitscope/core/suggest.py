@@ -1,0 +1,38 @@
+"""Did-you-mean: the nearest known words to a mistyped one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+
+
+def nearest(word: str, known: Iterable[str], *, limit: int = 3) -> list[str]:
+    """Up to `limit` known words close to `word`, nearest first. Case and `-`/`_` do not count.
+
+    >>> nearest("vit-smal", ["vit_small", "vit_base", "resnet18"], limit=1)
+    ['vit_small']
+    """
+    plain = {_plain(name): name for name in known}
+    return [plain[match] for match in get_close_matches(_plain(word), list(plain), n=limit, cutoff=0.6)]
+
+
+def did_you_mean(word: str, known: Iterable[str], synonyms: Mapping[str, str] | None = None) -> str | None:
+    """A sentence that names the likely word, or None when nothing is near.
+
+    `synonyms` holds other people's words (`hidden_size`) and ours for the same thing (`embed_dim`).
+
+    >>> did_you_mean("hidden_size", ["embed_dim"], {"hidden_size": "embed_dim"})
+    "you mean 'embed_dim'"
+    """
+    known = list(known)
+    ours = (synonyms or {}).get(word.replace("-", "_"))
+    if ours is not None and ours in known:
+        return f"you mean '{ours}'"
+    matches = nearest(word, known)
+    if not matches:
+        return None
+    return "did you mean " + " or ".join(f"'{match}'" for match in matches) + "?"
+
+
+def _plain(word: str) -> str:
+    return word.lower().replace("-", "_")
