@@ -8,7 +8,8 @@
         '''Learning rate at the top of the schedule.'''
 
 Field types are checked strictly when an object is made, whoever makes it: Python, YAML or the command line
-(`core.flags`). Rules of a class's own go into its `__post_init__`, which runs after the types are known to be right.
+(`core.flags`). Rules of a class's own go into its `__post_init__`, which runs after the types are known to be
+right.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def config(cls: type[C]) -> type[C]:
 
     A class attribute `synonyms` (other people's word -> ours) feeds the "you mean ..." of unknown keys.
     """
-    rules = cls.__dict__.get("__post_init__")
+    rules = getattr(cls, "__post_init__", None)  # its own, or those of the config it extends
 
     def __post_init__(self: Any) -> None:  # noqa: N807
         for field in dataclasses.fields(self):
@@ -75,22 +76,19 @@ def updated(cfg: C, **changes: Any) -> C:
 
 
 def to_dict(cfg: Any) -> dict[str, Any]:
-    """Plain dict of every field (defaults too, so that a saved file keeps its meaning when defaults change)."""
+    """Plain dict of every field (defaults too: a saved file keeps its meaning when defaults change)."""
     return {field.name: _plain(getattr(cfg, field.name)) for field in dataclasses.fields(cfg)}
 
 
 def from_dict(cls: type[C], data: object, *, where: str | None = None) -> C:
-    """The inverse of `to_dict`. Strict: unknown keys and wrong types are refused, with the key's full path."""
+    """The inverse of `to_dict`. Unknown keys and wrong types are refused, with the key's full path."""
     if not isinstance(data, Mapping):
         raise ConfigError(expected(cls.__name__, "a mapping of settings", _short(data)), where=where)
     refuse_unknown_keys(cls, data, where=where)
     hints = _hints(cls)
     settings: dict[str, Any] = {}
     for name, value in data.items():
-        nested = _nested_config(hints[name])
-        if nested is not None and isinstance(value, Mapping):
-            value = from_dict(nested, value, where=f"{where} > {name}" if where else name)
-        settings[name] = value
+        settings[name] = _read(hints[name], value, where=f"{where} > {name}" if where else name)
     missing = [f.name for f in dataclasses.fields(cls) if f.name not in settings and _required(f)]  # type: ignore[arg-type]
     if missing:
         raise ConfigError(
@@ -107,14 +105,14 @@ def refuse_unknown_keys(cls: type, data: Mapping[Any, Any], *, where: str | None
     names = field_names(cls)
     for key in data:
         if key not in names:
-            raise ConfigError(
-                f"{cls.__name__} has no setting '{key}'",
-                where=where,
-                fix=did_you_mean(str(key), names, getattr(cls, "synonyms", None)) or f"it has: {', '.join(names)}",
-            )
+            near = did_you_mean(str(key), names, getattr(cls, "synonyms", None))
+            fix = near or f"it has: {', '.join(names)}"
+            raise ConfigError(f"{cls.__name__} has no setting '{key}'", where=where, fix=fix)
 
 
-def require(condition: bool, subject: str, wanted: object, received: object, *, fix: str | None = None) -> None:
+def require(
+    condition: bool, subject: str, wanted: object, received: object, *, fix: str | None = None
+) -> None:
     """Refuse a setting: `require(depth > 0, "depth", "a positive integer", depth)`."""
     if not condition:
         raise ConfigError(expected(subject, wanted, received), fix=fix)
@@ -126,12 +124,23 @@ def describe_type(hint: Any) -> str:
     if origin in (typing.Union, types.UnionType):
         return " or ".join(describe_type(arg) for arg in args)
     if origin is typing.Literal:
-        return "one of " + ", ".join(repr(arg) for arg in args) if len(args) > 1 else repr(args[0])
+        return ("one of " if len(args) > 1 else "") + ", ".join(repr(arg) for arg in args)
     if origin is tuple:
         return "(" + ", ".join("..." if arg is Ellipsis else describe_type(arg) for arg in args) + ")"
     if hint is type(None):
         return "nothing"
     return getattr(hint, "__name__", str(hint))
+
+
+def _read(hint: Any, value: Any, *, where: str) -> Any:
+    """A mapping becomes the config its field holds; so does each mapping in a `tuple[SomeConfig, ...]`."""
+    nested = _nested_config(hint)
+    if nested is not None and isinstance(value, Mapping):
+        return from_dict(nested, value, where=where)
+    args: tuple[Any, ...] = typing.get_args(hint)
+    if typing.get_origin(hint) is tuple and args[-1:] == (Ellipsis,) and isinstance(value, list | tuple):
+        return tuple(_read(args[0], item, where=f"{where}[{index}]") for index, item in enumerate(value))
+    return value
 
 
 def _checked(cls: type, name: str, value: Any) -> Any:
@@ -148,21 +157,20 @@ def _checked(cls: type, name: str, value: Any) -> Any:
         ) from None
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _field_adapter(cls: type, name: str) -> Any:
-    from pydantic import ConfigDict, TypeAdapter
+    from pydantic import ConfigDict, InstanceOf, TypeAdapter
 
     hint = _hints(cls)[name]
-    if _nested_config(hint) is not None:
-        # A nested config has checked itself already: only its class matters here.
-        from pydantic import InstanceOf
+    nested = _nested_config(hint)
+    if nested is None:
+        return TypeAdapter(hint, config=ConfigDict(strict=True))
+    # A nested config has checked itself already: only its class matters here.
+    instance: Any = InstanceOf[nested]  # type: ignore[valid-type]
+    return TypeAdapter(instance | None if type(None) in typing.get_args(hint) else instance)
 
-        optional = type(None) in typing.get_args(hint)
-        return TypeAdapter(InstanceOf[_nested_config(hint)] | None if optional else InstanceOf[_nested_config(hint)])  # type: ignore[misc]
-    return TypeAdapter(hint, config=ConfigDict(strict=True))
 
-
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _hints(cls: type) -> dict[str, Any]:
     hints = typing.get_type_hints(cls)
     return {name: hints[name] for name in field_names(cls)}
@@ -170,7 +178,8 @@ def _hints(cls: type) -> dict[str, Any]:
 
 def _nested_config(hint: Any) -> type | None:
     """The config class a field holds, if it holds one (possibly `| None`)."""
-    candidates: tuple[Any, ...] = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+    is_union = typing.get_origin(hint) in (typing.Union, types.UnionType)
+    candidates: tuple[Any, ...] = typing.get_args(hint) if is_union else (hint,)
     found = [arg for arg in candidates if isinstance(arg, type) and is_config(arg)]
     return found[0] if len(found) == 1 else None
 
@@ -187,6 +196,8 @@ def _required(field: dataclasses.Field[Any]) -> bool:
 
 def _tuples(value: Any) -> Any:
     """Lists come from YAML and JSON; a frozen config holds tuples."""
+    if isinstance(value, dict):
+        return {key: _tuples(item) for key, item in value.items()}
     return tuple(_tuples(item) for item in value) if isinstance(value, list | tuple) else value
 
 
@@ -203,5 +214,3 @@ def _plain(value: Any) -> Any:
 def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
-
-

@@ -4,31 +4,29 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
+import secrets
 from pathlib import Path
 from typing import Any
+
+from vitscope.core import strict_json
 
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write beside `path`, flush to the disk, then rename over it."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
     try:
-        with os.fdopen(handle, "wb") as file:
+        # "x" lets the system apply the umask; to ask for the umask is to change it, for all threads.
+        with temporary.open("xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).chmod(0o666 & ~_umask())
-        Path(temporary).replace(path)
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
 def write_json(path: Path, data: Any) -> None:
-    write_atomically(path, (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode())
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
+    """Strict JSON: NaN and the infinities become text (`strict_json`)."""
+    text = json.dumps(strict_json.encode(data), indent=2, ensure_ascii=False, allow_nan=False)
+    write_atomically(path, (text + "\n").encode())

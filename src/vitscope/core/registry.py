@@ -31,7 +31,8 @@ class Registry(Generic[Entry]):
 
     def names(self, pattern: str | None = None) -> list[str]:
         """All names, or those that match a shell-style wildcard, in natural order (patch8 before patch16)."""
-        return sorted((name for name in self._entries if pattern is None or fnmatchcase(name, pattern)), key=_natural)
+        chosen = (name for name in self._entries if pattern is None or fnmatchcase(name, pattern))
+        return sorted(chosen, key=_natural)
 
     def __getitem__(self, name: str) -> Entry:
         try:
@@ -55,4 +56,4 @@ class Registry(Generic[Entry]):
 
 def _natural(name: str) -> list[tuple[int, int | str]]:
     """Digits compare as numbers, everything else as text."""
-    return [(0, int(part)) if part.isdigit() else (1, part) for part in re.split(r"(\d+)", name) if part]
+    return [(0, int(part)) if part.isdecimal() else (1, part) for part in re.split(r"(\d+)", name) if part]

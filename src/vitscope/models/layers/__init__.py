@@ -1,0 +1,1 @@
+"""Small parts that several networks share. They take plain numbers, never a config."""

@@ -1,0 +1,115 @@
+"""The one interface over the whole zoo: what every network here can be asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from vitscope.core.config import updated
+from vitscope.core.errors import InputError, VitscopeError, expected
+from vitscope.models.config import Size, pair
+from vitscope.models.init import init_head
+
+
+class VisionModel(nn.Module):
+    """A network that turns images (B, C, H, W) into features, and features into logits.
+
+    A family defines `forward_features`, `forward_head` and `num_features`, and keeps its classifier under
+    `head_name`. `config` always describes the network as it now is, so that saving and rebuilding are exact.
+    """
+
+    head_name = "head"
+    num_features: int
+    """Width of the pooled features, which the head reads."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.config = config
+        self.grad_checkpointing = False
+
+    @property
+    def num_classes(self) -> int:
+        return self.config.num_classes
+
+    def forward(self, images: Tensor) -> Any:
+        return self.forward_head(self.forward_features(images))
+
+    def forward_features(self, images: Tensor) -> Tensor:
+        """Everything before pooling."""
+        raise NotImplementedError
+
+    def forward_head(self, features: Tensor, *, pre_logits: bool = False) -> Any:
+        """Pool, then classify; `pre_logits` stops at the pooled features (B, num_features)."""
+        raise NotImplementedError
+
+    def classifiers(self) -> list[str]:
+        """State-dict prefixes of the layers that depend on the number of classes."""
+        return [self.head_name]
+
+    def reset_classifier(self, num_classes: int) -> None:
+        """A new, freshly initialised head for `num_classes` (0: none, the model gives pooled features)."""
+        self.config = updated(self.config, num_classes=num_classes)
+        like = next(self.parameters())
+        for name in self.classifiers():
+            parent, _, leaf = name.rpartition(".")
+            head = make_head(self.num_features, num_classes).to(like.device, like.dtype)
+            setattr(self.get_submodule(parent), leaf, head)
+
+    def set_input_size(self, img_size: Size) -> None:
+        """Make the network ready for images of another size."""
+        self.config = updated(self.config, img_size=img_size)
+
+    def set_grad_checkpointing(self, enable: bool = True) -> None:
+        """Trade time for memory: recompute activations in the backward pass instead of keeping them."""
+        if enable and not self.supports_grad_checkpointing:
+            raise VitscopeError(
+                f"{type(self).__name__} has no gradient checkpointing", fix="use a smaller batch with accumulation"
+            )
+        self.grad_checkpointing = enable
+
+    supports_grad_checkpointing = False
+
+    def no_weight_decay(self) -> set[str]:
+        """Names of parameters that are neither biases nor norms and still must not decay (tokens, tables)."""
+        return set()
+
+    def reset_buffers(self) -> None:
+        """Compute again what is derived from the config and not saved (after building on the meta device)."""
+
+    def attention_maps(self, images: Tensor, layers: list[int] | None = None) -> dict[int, Tensor]:
+        raise VitscopeError(
+            f"{type(self).__name__} has no attention over the whole image to show",
+            fix="attention_maps works for ViT, DeiT and DINOv2 models",
+        )
+
+    def check_images(self, images: Tensor) -> None:
+        """Refuse images this network was not built for, in words."""
+        wanted = (self.config.in_chans, *pair(self.config.img_size))
+        if images.ndim != 4 or tuple(images.shape[1:]) != wanted:
+            raise InputError(
+                expected("images", f"(batch, {', '.join(map(str, wanted))})", tuple(images.shape)),
+                where=f"{type(self).__name__}.forward",
+                fix=_image_remedy(images, wanted),
+            )
+
+
+def make_head(num_features: int, num_classes: int) -> nn.Module:
+    """A linear classifier whose first logits are small, or nothing at all for 0 classes."""
+    if num_classes == 0:
+        return nn.Identity()
+    head = nn.Linear(num_features, num_classes)
+    init_head(head)
+    return head
+
+
+def _image_remedy(images: Tensor, wanted: tuple[int, int, int]) -> str:
+    if images.ndim == 3:
+        return "add a batch axis: images.unsqueeze(0)"
+    if images.ndim != 4:
+        return "give a batch of images"
+    if images.shape[1] != wanted[0]:
+        if images.shape[3] == wanted[0]:
+            return "channels come first: images.permute(0, 3, 1, 2)"
+        return f"convert the images, or build the model with in_chans={images.shape[1]}"
+    return f"resize the images, or call set_input_size(({images.shape[2]}, {images.shape[3]}))"

@@ -1,0 +1,270 @@
+"""The plain Vision Transformer (Dosovitskiy et al. 2021, arXiv 2010.11929) and its options.
+
+The road of an image: cut into patches -> tokens, prefixed and placed -> blocks -> norm -> pool -> head.
+B batch, C channels, H W image, N patches, P prefix tokens (class, distillation, registers), D width.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from vitscope.core.errors import InputError, expected
+from vitscope.models.config import Size, ViTConfig, pair
+from vitscope.models.init import init_mimetic_positions, init_transformer, is_token_or_table
+from vitscope.models.layers.attention import Attention
+from vitscope.models.layers.block import Block
+from vitscope.models.layers.drop import rising_rates
+from vitscope.models.layers.mlp import GatedMlp, Mlp
+from vitscope.models.layers.patch import PatchEmbed
+from vitscope.models.layers.pool import AttentionPool
+from vitscope.models.layers.position import RelativeBias, relative_index, rope_2d, sincos_2d
+from vitscope.models.layers.resample import resample_positions, resample_relative_table
+from vitscope.models.model import VisionModel, make_head
+
+
+class ViT(VisionModel):
+    """Images (B, C, H, W) -> logits (B, num_classes)."""
+
+    config: ViTConfig
+    supports_grad_checkpointing = True
+    sincos: Tensor | None
+    rope_cos: Tensor | None
+    rope_sin: Tensor | None
+
+    def __init__(self, config: ViTConfig) -> None:
+        super().__init__(config)
+        dim = config.embed_dim
+        self.num_features = dim
+        self.distilled_training = False
+
+        self.patch_embed = PatchEmbed(pair(config.patch_size), config.in_chans, dim)
+        self.cls_token = _token(1, dim, config.class_token)
+        self.dist_token = _token(1, dim, config.distilled)
+        self.reg_token = _token(config.num_registers, dim, config.num_registers > 0)
+        self.pos_embed = _token(self._table_prefix + config.num_patches, dim, config.position == "learned")
+        self.pos_drop = nn.Dropout(config.drop_rate)
+        self.blocks = nn.ModuleList(make_blocks(config))
+        self.norm = nn.LayerNorm(dim, eps=config.norm_eps)
+        self.attn_pool = _attention_pool(config)
+        self.head_drop = nn.Dropout(config.head_drop_rate)
+
+        init_transformer(self, config.init)
+        if config.init == "mimetic" and self.pos_embed is not None and dim % 4 == 0:
+            init_mimetic_positions(self.pos_embed, config.grid_size)
+        self.head = make_head(dim, config.num_classes)
+        self.head_dist = make_head(dim, config.num_classes) if config.distilled else None
+        self.reset_buffers()
+
+    # --- the road of an image -----------------------------------------------------------------------------------
+
+    def forward_features(self, images: Tensor) -> Tensor:
+        """All tokens after the last norm, prefix tokens first: (B, P + N, D)."""
+        self.check_images(images)
+        return self.encode(self.place(self.patch_embed(images)))
+
+    def forward_head(self, features: Tensor, *, pre_logits: bool = False) -> Tensor | tuple[Tensor, Tensor]:
+        """Pool the tokens, then classify. A distilled model averages its two heads; while it is being distilled
+        (`distilled_training`, in train mode) it returns both logits."""
+        if self.head_dist is not None:
+            return self._forward_two_heads(features, pre_logits)
+        pooled = self.head_drop(self.pool(features))
+        return pooled if pre_logits else self.head(pooled)
+
+    def place(self, patches: Tensor) -> Tensor:
+        """Patch tokens (B, N, D) with their positions, behind the prefix tokens: (B, P + N, D)."""
+        prefix_positions, patch_positions = self.positions()
+        if patch_positions is not None:
+            patches = patches + patch_positions
+        prefix = self.prefix_tokens(prefix_positions)
+        if prefix is not None:
+            patches = torch.cat([prefix.expand(patches.shape[0], -1, -1), patches], dim=1)
+        return self.pos_drop(patches)
+
+    def encode(self, tokens: Tensor) -> Tensor:
+        """Through all blocks and the last norm."""
+        for block in self.blocks:
+            tokens = self._run(block, tokens)
+        return self.norm(tokens)
+
+    def pool(self, tokens: Tensor) -> Tensor:
+        """What the head sees: (B, P + N, D) -> (B, D)."""
+        if self.config.pool == "cls":
+            return tokens[:, 0]
+        patches = tokens[:, self.config.num_prefix_tokens :]
+        return patches.mean(dim=1) if self.attn_pool is None else self.attn_pool(patches)
+
+    # --- looking inside -----------------------------------------------------------------------------------------
+
+    def forward_intermediates(
+        self, images: Tensor, indices: list[int] | None = None, *, norm: bool = False
+    ) -> dict[int, Tensor]:
+        """Tokens (B, P + N, D) after the chosen blocks (all by default, negative counts from the end), before the
+        last norm unless `norm`. Blocks after the last chosen one are not run."""
+        self.check_images(images)
+        chosen = self._layers(indices)
+        tokens, found = self.place(self.patch_embed(images)), {}
+        for i, block in enumerate(self.blocks[: max(chosen) + 1]):
+            tokens = self._run(block, tokens)
+            if i in chosen:
+                found[i] = self.norm(tokens) if norm else tokens
+        return found
+
+    def attention_maps(self, images: Tensor, layers: list[int] | None = None) -> dict[int, Tensor]:
+        """True attention weights of the chosen layers (all by default): {layer: (B, heads, P + N, P + N)}.
+
+        Computed from q and k by the plain formula, while every block itself runs fused as always.
+        """
+        self.check_images(images)
+        chosen = self._layers(layers)
+        tokens, maps = self.place(self.patch_embed(images)), {}
+        for i, block in enumerate(self.blocks[: max(chosen) + 1]):
+            if i in chosen:
+                maps[i] = block.attention_weights(tokens, self.rope)  # pyright: ignore[reportCallIssue]
+            if i < max(chosen):
+                tokens = self._run(block, tokens)
+        return maps
+
+    def feature_map(self, tokens: Tensor) -> Tensor:
+        """Patch tokens as a picture: (B, P + N, D) -> (B, D, h, w)."""
+        patches = tokens[:, self.config.num_prefix_tokens :]
+        return patches.transpose(1, 2).unflatten(2, self.config.grid_size)
+
+    # --- positions and prefix -----------------------------------------------------------------------------------
+
+    def positions(self) -> tuple[Tensor | None, Tensor | None]:
+        """What is added to the prefix tokens (1, P, D) and to the patch tokens (1, N, D), if anything."""
+        if self.pos_embed is not None:
+            prefix = self._table_prefix
+            return (self.pos_embed[:, :prefix] if prefix else None), self.pos_embed[:, prefix:]
+        return None, self.sincos
+
+    def prefix_tokens(self, positions: Tensor | None = None) -> Tensor | None:
+        """Class, distillation and register tokens, in this order: (1, P, D)."""
+        tokens = [token for token in (self.cls_token, self.dist_token, self.reg_token) if token is not None]
+        if not tokens:
+            return None
+        prefix = torch.cat(tokens, dim=1) if len(tokens) > 1 else tokens[0]
+        return prefix if positions is None else prefix + positions
+
+    @property
+    def rope(self) -> tuple[Tensor, Tensor] | None:
+        return None if self.rope_cos is None or self.rope_sin is None else (self.rope_cos, self.rope_sin)
+
+    def reset_buffers(self) -> None:
+        cfg = self.config
+        device = torch.get_default_device() if self.norm.weight.is_meta else self.norm.weight.device
+        sincos = sincos_2d(cfg.grid_size, cfg.embed_dim)[None].to(device) if cfg.position == "sincos" else None
+        cos, sin = None, None
+        if cfg.position == "rope":
+            cos, sin = (
+                table.to(device) for table in rope_2d(cfg.grid_size, cfg.dim_per_head, cfg.num_prefix_tokens)
+            )
+        self.register_buffer("sincos", sincos, persistent=False)
+        self.register_buffer("rope_cos", cos, persistent=False)
+        self.register_buffer("rope_sin", sin, persistent=False)
+        for module in self.modules():
+            if isinstance(module, RelativeBias):
+                module.grid_size = cfg.grid_size
+                module.index = relative_index(cfg.grid_size, cfg.num_prefix_tokens).to(device)
+
+    # --- changing shape -----------------------------------------------------------------------------------------
+
+    def set_input_size(self, img_size: Size) -> None:
+        """Move positions to the grid of another image size: learned and relative tables bicubically, others anew."""
+        old_grid = self.config.grid_size
+        super().set_input_size(img_size)
+        new_grid = self.config.grid_size
+        if self.pos_embed is not None:
+            moved = resample_positions(self.pos_embed.detach(), old_grid, new_grid, num_prefix=self._table_prefix)
+            self.pos_embed = nn.Parameter(moved, requires_grad=self.pos_embed.requires_grad)
+        for module in self.modules():
+            if isinstance(module, RelativeBias):
+                moved = resample_relative_table(module.table.detach(), old_grid, new_grid)
+                module.table = nn.Parameter(moved, requires_grad=module.table.requires_grad)
+        self.reset_buffers()
+
+    def classifiers(self) -> list[str]:
+        return ["head", "head_dist"] if self.config.distilled else ["head"]
+
+    def no_weight_decay(self) -> set[str]:
+        return {name for name, _ in self.named_parameters() if is_token_or_table(name)}
+
+    # --- small parts --------------------------------------------------------------------------------------------
+
+    @property
+    def _table_prefix(self) -> int:
+        """Rows of the learned table that belong to prefix tokens."""
+        return self.config.num_prefix_tokens if self.config.prefix_position else 0
+
+    def _run(self, block: nn.Module, tokens: Tensor) -> Tensor:
+        if self.grad_checkpointing and self.training:
+            return checkpoint(block, tokens, self.rope, use_reentrant=False)  # pyright: ignore[reportReturnType]
+        return block(tokens, self.rope)
+
+    def _forward_two_heads(self, tokens: Tensor, pre_logits: bool) -> Tensor | tuple[Tensor, Tensor]:
+        cls, dist = self.head_drop(tokens[:, 0]), self.head_drop(tokens[:, 1])
+        if pre_logits:
+            return (cls + dist) / 2
+        logits, dist_logits = self.head(cls), self.head_dist(dist)  # pyright: ignore[reportOptionalCall]
+        if self.distilled_training and self.training:
+            return logits, dist_logits
+        return (logits + dist_logits) / 2
+
+    def _layers(self, wished: list[int] | None) -> list[int]:
+        depth = len(self.blocks)
+        if wished is None:
+            return list(range(depth))
+        for layer in wished:
+            if not -depth <= layer < depth:
+                raise InputError(expected("layers", f"numbers from {-depth} to {depth - 1}", layer))
+        if not wished:
+            raise InputError(expected("layers", "at least one layer", wished), fix="leave it out for all layers")
+        return [layer % depth for layer in wished]
+
+
+def make_blocks(config: ViTConfig) -> list[Block]:
+    """The blocks of a config; heads and neurons may differ from block to block."""
+    blocks = []
+    rates = rising_rates(config.drop_path_rate, config.depth)
+    for heads, neurons, rate in zip(config.block_heads, config.block_mlp_dims, rates, strict=True):
+        relative = None
+        if config.position == "relative":
+            relative = RelativeBias(config.grid_size, heads, config.num_prefix_tokens)
+        attn = Attention(
+            config.embed_dim,
+            heads,
+            config.dim_per_head,
+            qkv_bias=config.qkv_bias,
+            qk_norm=config.qk_norm,
+            norm_eps=config.norm_eps,
+            attn_drop=config.attn_drop_rate,
+            proj_drop=config.drop_rate,
+            relative=relative,
+        )
+        mlp_class = GatedMlp if config.mlp == "swiglu" else Mlp
+        mlp = mlp_class(config.embed_dim, neurons, act=config.act, drop=config.drop_rate)
+        block = Block(
+            config.embed_dim,
+            attn,
+            mlp,
+            norm_order=config.norm_order,
+            norm_eps=config.norm_eps,
+            layer_scale=config.layer_scale,
+            drop_path=rate,
+        )
+        blocks.append(block)
+    return blocks
+
+
+def _token(count: int, dim: int, present: bool) -> nn.Parameter | None:
+    return nn.Parameter(torch.zeros(1, count, dim)) if present else None
+
+
+def _attention_pool(config: ViTConfig) -> AttentionPool | None:
+    if config.pool != "attention":
+        return None
+    neurons = int(config.embed_dim * config.mlp_ratio)
+    heads = config.embed_dim // config.dim_per_head
+    return AttentionPool(config.embed_dim, heads, neurons, act=config.act, norm_eps=config.norm_eps)
