@@ -1,1 +1,50 @@
-"""vitscope: a workbench for Vision Transformers."""
+"""vitscope: a workbench for Vision Transformers.
+
+    import vitscope
+    vitscope.list_models("vit_*")
+    model = vitscope.create_model("vit_small", num_classes=10)
+    vitscope.save_model(model, "my-model"); model = vitscope.load_model("my-model")
+
+Names are resolved when they are first used, so that `import vitscope` is quick and pulls in nothing heavy.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from vitscope.version import __version__
+
+if TYPE_CHECKING:
+    from vitscope.models.variants import list_models, model_config, register_model
+    from vitscope.weights.create import create_model
+    from vitscope.weights.folder import load_model, save_model
+
+_HOMES = {
+    "list_models": "vitscope.models.variants",
+    "model_config": "vitscope.models.variants",
+    "register_model": "vitscope.models.variants",
+    "create_model": "vitscope.weights.create",
+    "load_model": "vitscope.weights.folder",
+    "save_model": "vitscope.weights.folder",
+}
+
+__all__ = [
+    "__version__",
+    "create_model",
+    "list_models",
+    "load_model",
+    "model_config",
+    "register_model",
+    "save_model",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'vitscope' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -150,7 +150,7 @@ def _checked(cls: type, name: str, value: Any) -> Any:
         return _field_adapter(cls, name).validate_python(_tuples(value), strict=True)
     except ValidationError:
         hint = _hints(cls)[name]
-        choices = [arg for arg in _literal_choices(hint) if isinstance(arg, str)]
+        choices = [arg for arg in literal_choices(hint) if isinstance(arg, str)]
         raise ConfigError(
             expected(name, describe_type(hint), _short(value)),
             fix=did_you_mean(value, choices) if isinstance(value, str) and choices else None,
@@ -184,10 +184,10 @@ def _nested_config(hint: Any) -> type | None:
     return found[0] if len(found) == 1 else None
 
 
-def _literal_choices(hint: Any) -> tuple[Any, ...]:
+def literal_choices(hint: Any) -> tuple[Any, ...]:
     if typing.get_origin(hint) is typing.Literal:
         return typing.get_args(hint)
-    return tuple(choice for arg in typing.get_args(hint) for choice in _literal_choices(arg))
+    return tuple(choice for arg in typing.get_args(hint) for choice in literal_choices(arg))
 
 
 def _required(field: dataclasses.Field[Any]) -> bool:

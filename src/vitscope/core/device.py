@@ -1,4 +1,4 @@
-"""Which device to compute on: the best there is, or the one asked for, or a refusal that names what there is."""
+"""Which device to compute on: the best there is, the one asked for, or a refusal that names what there is."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import platform
@@ -31,6 +32,8 @@ def process_exists(pid: int) -> bool:
     """False only when no process of this number runs on this machine."""
     if os.name != "posix":  # signal 0 would end the process there
         return True
+    if pid <= 0:  # would mean a group of processes
+        return False
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
@@ -52,7 +55,8 @@ def usable_cpus() -> int:
 def describe_environment(*, free_device_memory: bool = True) -> dict[str, Any]:
     """Machine, Python, torch and packages as plain data. Never fails: what cannot be read is None or a text.
 
-    To ask a GPU for its free memory occupies a few hundred MB of it, which a run must not do on GPUs it does not use.
+    To ask a GPU for its free memory occupies some of it, which a run must not do to GPUs it does not use:
+    `free_device_memory=False`.
     """
     packages, extras = describe_packages()
     return {
@@ -94,13 +98,17 @@ def _cuda_device(index: int, free_memory: bool) -> dict[str, Any]:
     import torch
 
     properties = torch.cuda.get_device_properties(index)
+    free_bytes = None
+    if free_memory:
+        with contextlib.suppress(RuntimeError):  # a GPU that is full or reserved does not hide the others
+            free_bytes = torch.cuda.mem_get_info(index)[0]
     return {
         "device": f"cuda:{index}",
         "name": properties.name,
         "capability": f"{properties.major}.{properties.minor}",
         "bf16": torch.version.hip is not None or properties.major >= 8,
         "total_bytes": properties.total_memory,
-        "free_bytes": torch.cuda.mem_get_info(index)[0] if free_memory else None,
+        "free_bytes": free_bytes,
     }
 
 

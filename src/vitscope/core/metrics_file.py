@@ -1,11 +1,13 @@
 """metrics.jsonl: one JSON object a line, append-only, the truth about a run.
 
-A row has `step`, `epoch`, `time` (unix seconds) and flat keys such as `train/loss`. A crash can at most leave half
-a last line, which readers pass over and the next writer removes.
+A row has `step`, `epoch`, `time` (unix seconds) and flat keys such as `train/loss`. A crash can at most leave
+half a last line, which readers pass over and the next writer removes.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import time
 from collections.abc import Iterator, Mapping
@@ -41,7 +43,7 @@ class MetricsFile:
         self._ends_with_line = True
 
     def read(self) -> list[dict[str, Any]]:
-        """All rows, "NaN" as a float again. Lines that are no rows are left out and counted in `bad_lines`."""
+        """All rows, "NaN" as a float again. Lines that are no rows are left out and counted."""
         lines = list(_lines(self._content()))
         rows = [row for _, row in lines if row is not None]
         self.bad_lines = sum(row is None and line.endswith(b"\n") for line, row in lines)
@@ -84,7 +86,7 @@ class MetricsFile:
 
 def _lines(content: bytes) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
     """Each line as it stands, with its row where it is one. Blank lines are nothing."""
-    for line in content.splitlines(keepends=True):
+    for line in io.BytesIO(content):
         if line.strip():
             yield line, _row(line)
 
@@ -114,15 +116,12 @@ def _plain(key: str, value: Any) -> float | int | str | bool | None:
     """A number, text, bool or None; a tensor or array of one element gives its number."""
     plain = value
     if not isinstance(value, float | int | str | None) and hasattr(value, "item"):
-        try:
+        with contextlib.suppress(RuntimeError, ValueError):  # torch's and NumPy's "more than one element"
             plain = value.item()
-        except (RuntimeError, ValueError):  # more than one element: torch and NumPy
-            plain = value
     if not isinstance(plain, float | int | str | None):
-        got = f"a {type(value).__name__}" + (
-            f" of shape {tuple(value.shape)}" if hasattr(value, "shape") else ""
-        )
-        raise InputError(expected(f"metric '{key}'", "a number, text, True, False or None", got))
+        shape = getattr(value, "shape", None)
+        received = type(value).__name__ + ("" if shape is None else f" of shape {tuple(shape)}")
+        raise InputError(expected(f"metric '{key}'", "a number, text, True, False or None", received))
     return plain
 
 

@@ -52,25 +52,24 @@ class StatusFile:
         return status if isinstance(status, dict) else None
 
     def is_alive(self, *, max_age_seconds: float = 120.0) -> bool:
-        """True when a process is at work on the run: its heartbeat is fresh and, on this machine, it exists."""
+        """True when a process is at work: its heartbeat is fresh and, if it is on this machine, it exists."""
         status = self.read() or {}
         heartbeat, pid = status.get("heartbeat"), status.get("pid")
         if status.get("state") not in _AT_WORK or not isinstance(heartbeat, int | float):
             return False
-        if abs(time.time() - heartbeat) > max_age_seconds:  # abs: clocks of two machines differ both ways
+        if not abs(time.time() - heartbeat) <= max_age_seconds:  # abs: two machines' clocks differ both ways
             return False
         return status.get("host") != host_name() or (isinstance(pid, int) and process_exists(pid))
 
     def _beat(self) -> None:
-        write_json(
-            self.path, {**self._last, "pid": os.getpid(), "host": host_name(), "heartbeat": time.time()}
-        )
+        process = {"pid": os.getpid(), "host": host_name(), "heartbeat": time.time()}
+        write_json(self.path, {**self._last, **process})
 
 
 class Heartbeat:
     """Keeps a status fresh while long work runs: `with Heartbeat(run.status): ...`.
 
-    A write that fails (a full disk) is counted in `failures` and tried again at the next beat; the work goes on.
+    A write that fails (a full disk) is counted in `failures` and tried again later; the work goes on.
     """
 
     def __init__(self, status: StatusFile, *, interval_seconds: float = 15.0) -> None:

@@ -56,6 +56,14 @@ class _Dumper(yaml.SafeDumper):
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
+    def represent_str(self, data: str) -> yaml.ScalarNode:
+        # PyYAML writes these line ends as they are and reads "\x85" back as "\n"; double quotes escape them.
+        style = '"' if any(end in data for end in "\x85\u2028\u2029") else None
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
+
+
+_Dumper.add_representer(str, _Dumper.represent_str)
+
 
 def _refusal(what: str, mark: Any) -> yaml.YAMLError:
     return yaml.constructor.ConstructorError(None, None, what, mark)

@@ -5,46 +5,16 @@ from __future__ import annotations
 from typing import ClassVar, Literal, TypeAlias
 
 from vitscope.core.config import config, require
-
-Size: TypeAlias = int | tuple[int, int]
-
-# Other people's words for the settings of a ViT: Hugging Face's and the tuning guide's.
-VIT_SYNONYMS = {
-    "image_size": "img_size",
-    "hidden_size": "embed_dim",
-    "hidden_dim": "embed_dim",
-    "dim": "embed_dim",
-    "width": "embed_dim",
-    "num_hidden_layers": "depth",
-    "num_layers": "depth",
-    "layers": "depth",
-    "num_attention_heads": "num_heads",
-    "heads": "num_heads",
-    "intermediate_size": "mlp_dim",
-    "dim_feedforward": "mlp_dim",
-    "hidden_act": "act",
-    "act_layer": "act",
-    "hidden_dropout_prob": "drop_rate",
-    "dropout": "drop_rate",
-    "attention_probs_dropout_prob": "attn_drop_rate",
-    "attention_dropout": "attn_drop_rate",
-    "stochastic_depth": "drop_path_rate",
-    "num_channels": "in_chans",
-    "in_channels": "in_chans",
-    "num_labels": "num_classes",
-    "layer_norm_eps": "norm_eps",
-    "global_pool": "pool",
-    "reg_tokens": "num_registers",
-    "num_register_tokens": "num_registers",
-    "init_values": "layer_scale",
-    "layerscale_value": "layer_scale",
-    "weight_init": "init",
-}
-
-
-def pair(size: Size) -> tuple[int, int]:
-    """(height, width) of a size given as one number or two."""
-    return (size, size) if isinstance(size, int) else size
+from vitscope.models.requirements import (
+    Size,
+    nearest_divisor,
+    pair,
+    require_image,
+    require_mlp_ratio,
+    require_patches,
+    require_rate,
+)
+from vitscope.models.synonyms import VIT_SYNONYMS
 
 
 @config
@@ -156,15 +126,12 @@ class ViTConfig:
                 fix="choose embed_dim / num_heads divisible by 4",
             )
         if self.position == "sincos":
-            require(
-                self.embed_dim % 4 == 0, "embed_dim", "a multiple of 4, as sin-cos positions need", self.embed_dim
-            )
+            require(self.embed_dim % 4 == 0, "embed_dim", "a multiple of 4, as sin-cos positions need", self.embed_dim)
 
     def _require_mlp(self) -> None:
         if isinstance(self.mlp_dim, tuple):
             require(len(self.mlp_dim) == self.depth, "mlp_dim", f"{self.depth} numbers, one per block", self.mlp_dim)
-        if self.mlp_dim is None:
-            require(int(self.embed_dim * self.mlp_ratio) > 0, "mlp_ratio", "a positive number", self.mlp_ratio)
+        require_mlp_ratio(self.embed_dim, self.mlp_ratio)
         require(all(m > 0 for m in self.block_mlp_dims), "mlp_dim", "positive integers", self.mlp_dim)
 
     def _require_tokens(self) -> None:
@@ -222,35 +189,6 @@ class ViTConfig:
         return ((self.mlp_dim if self.mlp_dim is not None else int(self.embed_dim * self.mlp_ratio)),) * self.depth
 
 
-def require_image(img_size: Size, in_chans: int, num_classes: int) -> None:
-    """What every model asks of its input and output."""
-    require(min(pair(img_size)) > 0, "img_size", "a positive size", img_size)
-    require(in_chans > 0, "in_chans", "a positive integer", in_chans)
-    require(num_classes >= 0, "num_classes", "0 (features) or a positive integer", num_classes)
-
-
-def require_patches(img_size: Size, patch_size: Size) -> None:
-    require(min(pair(patch_size)) > 0, "patch_size", "a positive size", patch_size)
-    for side, patch in zip(pair(img_size), pair(patch_size), strict=True):
-        lower, upper = side - side % patch, side - side % patch + patch
-        require(
-            side % patch == 0,
-            "img_size",
-            f"a multiple of patch_size {patch}",
-            side,
-            fix=f"nearest that fit: {f'{lower} or ' if lower else ''}{upper}",
-        )
-
-
-def require_rate(name: str, rate: float) -> None:
-    require(0.0 <= rate < 1.0, name, "a share from 0 up to, not including, 1", rate)
-
-
-def nearest_divisor(number: int, wish: int) -> int:
-    """The divisor of `number` closest to `wish` (the smaller one of two)."""
-    return min((d for d in range(1, number + 1) if number % d == 0), key=lambda d: (abs(d - wish), d))
-
-
 @config
 class SwinConfig:
     """A hierarchical transformer with shifted windows (Liu et al. 2021, arXiv 2103.14030)."""
@@ -297,11 +235,14 @@ class SwinConfig:
         require(self.embed_dim > 0, "embed_dim", "a positive integer", self.embed_dim)
         require(len(self.depths) > 0 and min(self.depths) > 0, "depths", "positive integers", self.depths)
         require(self.window_size > 0, "window_size", "a positive integer", self.window_size)
-        require(self.mlp_ratio > 0, "mlp_ratio", "a positive number", self.mlp_ratio)
+        require_mlp_ratio(self.embed_dim, self.mlp_ratio)
         for name in ("drop_rate", "attn_drop_rate", "drop_path_rate", "head_drop_rate"):
             require_rate(name, getattr(self, name))
         require(
-            len(self.num_heads) == len(self.depths), "num_heads", f"{len(self.depths)} numbers, one per stage", self.num_heads
+            len(self.num_heads) == len(self.depths),
+            "num_heads",
+            f"{len(self.depths)} numbers, one per stage",
+            self.num_heads,
         )
         for stage, heads in enumerate(self.num_heads):
             width = self.embed_dim * 2**stage
@@ -424,11 +365,19 @@ class LSTMConfig:
             require_rate(name, getattr(self, name))
 
 
+def require_encoder(encoder: ViTConfig) -> None:
+    require(encoder.num_classes == 0, "encoder.num_classes", "0, an encoder has no head", encoder.num_classes)
+    require(not encoder.distilled, "encoder.distilled", "False", True)
+
+
 @config
 class MAEConfig:
     """A masked autoencoder: a ViT that sees a quarter of the patches and a light decoder that paints the rest."""
 
-    synonyms: ClassVar[dict[str, str]] = {"norm_pix_loss": "normalize_pixels", "decoder_hidden_size": "decoder_embed_dim"}
+    synonyms: ClassVar[dict[str, str]] = {
+        "norm_pix_loss": "normalize_pixels",
+        "decoder_hidden_size": "decoder_embed_dim",
+    }
     family: ClassVar[str] = "mae"
 
     encoder: ViTConfig = ViTConfig(num_classes=0, position="sincos", init="xavier")
@@ -485,6 +434,20 @@ class SimMIMConfig:
 ModelConfig: TypeAlias = ViTConfig | SwinConfig | ResNetConfig | CNNConfig | LSTMConfig | MAEConfig | SimMIMConfig
 
 
-def require_encoder(encoder: ViTConfig) -> None:
-    require(encoder.num_classes == 0, "encoder.num_classes", "0, an encoder has no head", encoder.num_classes)
-    require(not encoder.distilled, "encoder.distilled", "False", True)
+@config
+class Wishes:
+    """What a model is wanted for: the question `advise` answers."""
+
+    images: int | None = None
+    """How many pictures you can train on."""
+    img_size: int = 32
+    """Side of your pictures in pixels."""
+    memory_gb: float | None = None
+    """Memory of the GPU (or machine) in GB."""
+    wish: Literal["balance", "speed", "accuracy", "memory", "trial"] = "balance"
+    """What matters most."""
+
+    def __post_init__(self) -> None:
+        require(self.images is None or self.images > 0, "images", "a positive number", self.images)
+        require(self.img_size >= 8, "img_size", "at least 8 pixels", self.img_size)
+        require(self.memory_gb is None or self.memory_gb > 0, "memory_gb", "a positive number", self.memory_gb)

@@ -5,6 +5,8 @@ jax      LeCun-style patch filter, Xavier linears, as in the original JAX code (
 xavier   Xavier everywhere, the patch filter seen as a linear layer (MAE, arXiv 2111.06377)
 mimetic  attention begins as trained attention looks: q k^T near I, v proj near -I (arXiv 2305.09828)
 kaiming  for ReLU convolutions (arXiv 1502.01852)
+
+Recurrent layers have one way to begin (`init_recurrent`), and no name.
 """
 
 from __future__ import annotations
@@ -21,10 +23,10 @@ from vitscope.models.layers.scale import LayerScale
 TOKEN_STD = 0.02
 
 
-def init_head(head: nn.Linear) -> None:
+def init_head(head: nn.Linear, scale: float = 1.0) -> None:
     """Truncated normal with std min(0.02, 0.25 / sqrt(width)): logits of a normalised feature stay below 0.25, so the
     loss begins within 5 % of ln(classes) whatever the width."""
-    nn.init.trunc_normal_(head.weight, std=min(0.02, 0.25 / math.sqrt(head.in_features)))
+    nn.init.trunc_normal_(head.weight, std=scale * min(0.02, 0.25 / math.sqrt(head.in_features)))
     nn.init.zeros_(head.bias)
 
 
@@ -75,7 +77,8 @@ def init_mimetic_attention(attn: Attention) -> None:
     q, k, v = attn.qkv.weight.view(3, attn.num_heads, attn.head_dim, dim).unbind(0)
     for head in range(attn.num_heads):
         left, right = halves(0.7 * noise() + 0.7 * eye, attn.head_dim)
-        q[head], k[head] = left.T, right
+        rank = right.shape[0]  # the width, where a head has more numbers than that
+        q[head, :rank], k[head, :rank] = left.T, right
     left, right = halves(0.4 * noise() - 0.4 * eye, min(inner, dim))
     v.reshape(inner, dim)[: left.shape[1]].copy_(left.T)
     attn.proj.weight[:, : right.shape[0]].copy_(right.T)
@@ -93,6 +96,23 @@ def init_convolutional(model: nn.Module) -> None:
         elif isinstance(module, nn.Linear):
             nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
             nn.init.zeros_(module.bias)
+
+
+@torch.no_grad()
+def init_recurrent(lstm: nn.LSTM) -> None:
+    """Gate by gate: Xavier from the input, orthogonal from the last state (arXiv 1312.6120), and a forget
+    gate that begins open with bias 1 (Jozefowicz et al. 2015), so that the last row still knows the first."""
+    for name, parameter in lstm.named_parameters():
+        if name.startswith("bias"):
+            nn.init.zeros_(parameter)
+            if name.startswith("bias_ih"):  # bias_hh is added to it: one of the two carries the 1
+                parameter.chunk(4)[1].fill_(1.0)
+            continue
+        for gate in parameter.chunk(4):  # input, forget, cell, output
+            if name.startswith("weight_hh"):
+                nn.init.orthogonal_(gate)
+            else:
+                nn.init.xavier_uniform_(gate)
 
 
 def is_token_or_table(name: str) -> bool:
@@ -117,7 +137,9 @@ def _init_patch_filter(conv: nn.Conv2d, scheme: str) -> None:
     fan_in = conv.weight[0].numel()
     if scheme == "jax":
         # A normal cut at two sigmas has 0.8796 of its spread left; dividing restores LeCun's 1/fan_in.
-        nn.init.trunc_normal_(conv.weight, std=math.sqrt(1 / fan_in) / 0.87962566)
+        # (torch's own cut is at the number 2, not at two sigmas.)
+        std = math.sqrt(1 / fan_in) / 0.87962566
+        nn.init.trunc_normal_(conv.weight, std=std, a=-2 * std, b=2 * std)
     elif scheme == "xavier":
         bound = math.sqrt(6 / (fan_in + conv.out_channels))
         nn.init.uniform_(conv.weight, -bound, bound)

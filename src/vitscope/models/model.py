@@ -20,6 +20,10 @@ class VisionModel(nn.Module):
     """
 
     head_name = "head"
+    head_scale = 1.0
+    """What a fresh head's weights are multiplied by, where pooled features begin larger than 1."""
+    any_size = False
+    """Whether `img_size` is only the size the network is counted at, and images may be of any other."""
     num_features: int
     """Width of the pooled features, which the head reads."""
 
@@ -43,6 +47,10 @@ class VisionModel(nn.Module):
         """Pool, then classify; `pre_logits` stops at the pooled features (B, num_features)."""
         raise NotImplementedError
 
+    def forward_intermediates(self, images: Tensor, indices: list[int] | None = None) -> dict[int, Tensor]:
+        """What the chosen layers (stages, where there are stages) say; all by default."""
+        raise VitscopeError(f"{type(self).__name__} has no intermediate layers to show", fix="use forward_features")
+
     def classifiers(self) -> list[str]:
         """State-dict prefixes of the layers that depend on the number of classes."""
         return [self.head_name]
@@ -53,7 +61,7 @@ class VisionModel(nn.Module):
         like = next(self.parameters())
         for name in self.classifiers():
             parent, _, leaf = name.rpartition(".")
-            head = make_head(self.num_features, num_classes).to(like.device, like.dtype)
+            head = make_head(self.num_features, num_classes, self.head_scale).to(like.device, like.dtype)
             setattr(self.get_submodule(parent), leaf, head)
 
     def set_input_size(self, img_size: Size) -> None:
@@ -86,21 +94,35 @@ class VisionModel(nn.Module):
     def check_images(self, images: Tensor) -> None:
         """Refuse images this network was not built for, in words."""
         wanted = (self.config.in_chans, *pair(self.config.img_size))
-        if images.ndim != 4 or tuple(images.shape[1:]) != wanted:
+        compared = 1 if self.any_size else 3
+        if images.ndim != 4 or tuple(images.shape[1 : 1 + compared]) != wanted[:compared]:
+            shown = (wanted[0], "height", "width") if self.any_size else wanted
             raise InputError(
-                expected("images", f"(batch, {', '.join(map(str, wanted))})", tuple(images.shape)),
+                expected("images", f"(batch, {', '.join(map(str, shown))})", tuple(images.shape)),
                 where=f"{type(self).__name__}.forward",
                 fix=_image_remedy(images, wanted),
             )
 
 
-def make_head(num_features: int, num_classes: int) -> nn.Module:
+def make_head(num_features: int, num_classes: int, scale: float = 1.0) -> nn.Module:
     """A linear classifier whose first logits are small, or nothing at all for 0 classes."""
     if num_classes == 0:
         return nn.Identity()
     head = nn.Linear(num_features, num_classes)
-    init_head(head)
+    init_head(head, scale)
     return head
+
+
+def choose_layers(wished: list[int] | None, count: int) -> list[int]:
+    """The wished layers as numbers from 0 (all by default, negative counts from the end), or a refusal."""
+    if wished is None:
+        return list(range(count))
+    if not wished:
+        raise InputError(expected("layers", "at least one layer", wished), fix="leave it out for all layers")
+    for layer in wished:
+        if not -count <= layer < count:
+            raise InputError(expected("layers", f"numbers from {-count} to {count - 1}", layer))
+    return [layer % count for layer in wished]
 
 
 def _image_remedy(images: Tensor, wanted: tuple[int, int, int]) -> str:

@@ -81,7 +81,12 @@ def _named_models() -> None:
 def _guide_presets() -> None:
     """The tuning guide's models: 32 px, patch 8, mean pooling without a class token."""
     guide = ViTConfig(img_size=32, patch_size=8, num_classes=10, pool="mean", class_token=False, drop_rate=0.1)
-    rows = {"tiny": (128, 4, 4, 512), "small": (256, 6, 8, 1024), "base": (512, 6, 8, 2048), "large": (512, 12, 8, 2048)}
+    rows = {
+        "tiny": (128, 4, 4, 512),
+        "small": (256, 6, 8, 1024),
+        "base": (512, 6, 8, 2048),
+        "large": (512, 12, 8, 2048),
+    }
     for size, (embed_dim, depth, num_heads, mlp_dim) in rows.items():
         preset = replace(guide, embed_dim=embed_dim, depth=depth, num_heads=num_heads, mlp_dim=mlp_dim)
         register_model(f"guide_{size}", preset, f"the tuning guide's {size.title()}")

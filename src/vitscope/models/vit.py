@@ -142,7 +142,8 @@ class ViT(VisionModel):
 
     def prefix_tokens(self, positions: Tensor | None = None) -> Tensor | None:
         """Class, distillation and register tokens, in this order: (1, P, D)."""
-        tokens = [token for token in (self.cls_token, self.dist_token, self.reg_token) if token is not None]
+        parts = (self.cls_token, self.dist_token, self.reg_token)
+        tokens: list[Tensor] = [token for token in parts if token is not None]
         if not tokens:
             return None
         prefix = torch.cat(tokens, dim=1) if len(tokens) > 1 else tokens[0]
@@ -154,13 +155,14 @@ class ViT(VisionModel):
 
     def reset_buffers(self) -> None:
         cfg = self.config
-        device = torch.get_default_device() if self.norm.weight.is_meta else self.norm.weight.device
-        sincos = sincos_2d(cfg.grid_size, cfg.embed_dim)[None].to(device) if cfg.position == "sincos" else None
-        cos, sin = None, None
+        like = self.norm.weight
+        device = torch.get_default_device() if like.is_meta else like.device
+        sincos, cos, sin = None, None, None
+        if cfg.position == "sincos":
+            sincos = sincos_2d(cfg.grid_size, cfg.embed_dim)[None].to(device, like.dtype)
         if cfg.position == "rope":
-            cos, sin = (
-                table.to(device) for table in rope_2d(cfg.grid_size, cfg.dim_per_head, cfg.num_prefix_tokens)
-            )
+            tables = rope_2d(cfg.grid_size, cfg.dim_per_head, cfg.num_prefix_tokens)
+            cos, sin = (table.to(device) for table in tables)
         self.register_buffer("sincos", sincos, persistent=False)
         self.register_buffer("rope_cos", cos, persistent=False)
         self.register_buffer("rope_sin", sin, persistent=False)

@@ -1,4 +1,7 @@
-"""Attention pooling: a learned query asks all tokens (Zhai et al. 2022, arXiv 2106.04560). B batch, N tokens, D width."""
+"""Attention pooling: a learned query asks all tokens (Zhai et al. 2022, arXiv 2106.04560).
+
+B batch, N tokens, D width.
+"""
 
 from __future__ import annotations
 

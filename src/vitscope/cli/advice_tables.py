@@ -1,0 +1,77 @@
+"""How advice looks on a screen and as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vitscope.cli.console import console, in_bytes, in_millions, plain_table
+from vitscope.core.config import to_dict
+from vitscope.models.advice import FITTING_BATCH, Advice, Candidate
+from vitscope.models.measured import HARDWARE, MEASURED
+
+
+def advice_data(advice: Advice) -> dict[str, Any]:
+    return {
+        "model": advice.chosen.name,
+        "why": advice.why,
+        "cautions": advice.cautions,
+        "candidates": [_candidate_data(candidate) for candidate in (advice.chosen, *advice.others)],
+    }
+
+
+def print_advice(advice: Advice) -> None:
+    out = console()
+    chosen = advice.chosen
+    out.print(
+        f"take [bold]{chosen.name}[/bold] at img_size {chosen.config.img_size}, patch_size {chosen.config.patch_size}\n"
+    )
+    for reason in advice.why:
+        out.print(f"  because  {reason}")
+    for caution in advice.cautions:
+        out.print(f"  careful  {caution}")
+    out.print()
+    numbers = (
+        "parameters",
+        "tokens",
+        f"memory, batch {FITTING_BATCH}",
+        "largest batch",
+        "guide: GB",
+        "train images/s",
+        "GB there",
+    )
+    table = plain_table("model", *numbers, right=numbers)
+    for candidate in (chosen, *advice.others):
+        table.add_row(*_cells(candidate, candidate is chosen))
+    out.print(table)
+    out.print("\nmemory: estimate for training in bf16 with Adam. guide: the tuning guide's minimum / recommended.")
+    if MEASURED:
+        out.print(
+            f"train images/s and GB there: measured on {HARDWARE} (docs/benchmarks.md), at the batch in brackets."
+        )
+
+
+def _cells(candidate: Candidate, is_chosen: bool) -> list[str]:
+    measured, guide = candidate.measured, candidate.guide
+    return [
+        f"[bold]{candidate.name}[/bold]" if is_chosen else candidate.name,
+        in_millions(candidate.parameters),
+        str(candidate.config.num_tokens),
+        in_bytes(candidate.memory_bytes),
+        "" if candidate.largest_batch is None else str(candidate.largest_batch),
+        f"{guide.minimum} / {guide.recommended}" if guide else "",
+        f"{measured.train_images_per_s:,} ({measured.batch})" if measured else "",
+        f"{measured.train_memory_gb:.1f}" if measured else "",
+    ]
+
+
+def _candidate_data(candidate: Candidate) -> dict[str, Any]:
+    return {
+        "name": candidate.name,
+        "config": to_dict(candidate.config),
+        "parameters": candidate.parameters,
+        "training_memory_bytes": candidate.memory_bytes,
+        "batch": FITTING_BATCH,
+        "largest_batch": candidate.largest_batch,
+        "guide_memory_gb": list(candidate.guide) if candidate.guide else None,
+        "measured": candidate.measured._asdict() if candidate.measured else None,
+    }

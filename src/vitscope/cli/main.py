@@ -1,0 +1,81 @@
+"""`vitscope VERB ...`: find the verb, run it, turn errors into three short lines and an exit code.
+
+Imports neither torch nor tyro: help must come at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib import import_module
+
+from vitscope.core.errors import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, UsageError, VitscopeError
+from vitscope.core.suggest import did_you_mean
+from vitscope.version import __version__
+
+# Verb -> what it does. Each lives in `vitscope.cli.<verb>` as `run(args) -> exit code`.
+VERBS = {
+    "models": "list the models, count one's parts, trace its shapes, or ask which to take",
+    "check": "show the environment: Python, torch, GPUs, memory, disk, extras",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in args
+    args = [arg for arg in args if arg != "--debug"]
+    try:
+        return _dispatch(args)
+    except VitscopeError as error:
+        if debug:
+            traceback.print_exc()
+        _say_error(error)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:  # `vitscope models | head` has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_DONE
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        what = f"{type(error).__name__}: {error}"
+        _say_error(VitscopeError(what, where=" ".join(["vitscope", *args]), fix="add --debug to see the traceback"))
+        return EXIT_FAILED
+
+
+def _dispatch(args: list[str]) -> int:
+    if not args or args[0] in ("-h", "--help", "help"):
+        _write(_help())
+        return EXIT_DONE
+    if args[0] in ("-V", "--version"):
+        _write(f"vitscope {__version__}\n")
+        return EXIT_DONE
+    verb = args[0]
+    if verb not in VERBS:
+        kind = "flag" if verb.startswith("-") else "verb"
+        fix = did_you_mean(verb, VERBS) or f"verbs: {', '.join(VERBS)}"
+        raise UsageError(f"unknown {kind} '{verb}'", where="vitscope", fix=fix)
+    return import_module(f"vitscope.cli.{verb}").run(args[1:])
+
+
+def _help() -> str:
+    width = max(map(len, VERBS))
+    verbs = "\n".join(f"  {verb:<{width}}  {about}" for verb, about in VERBS.items())
+    return (
+        f"vitscope {__version__}: a workbench for Vision Transformers\n\n"
+        "usage: vitscope VERB [...] [--debug]\n\n"
+        f"verbs:\n{verbs}\n\n"
+        "`vitscope VERB --help` explains a verb.\n"
+    )
+
+
+def _say_error(error: VitscopeError) -> None:
+    sys.stderr.write(f"error: {error}\n")
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()

@@ -1,0 +1,153 @@
+"""How a model's costs and shapes look on a screen and as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vitscope.cli.console import console, in_bytes, in_millions, plain_table
+from vitscope.core.config import to_dict
+from vitscope.models.accounting.account import Account, count_parameters
+from vitscope.models.accounting.parts import Part, fold_parts
+from vitscope.models.config import ModelConfig, ViTConfig
+from vitscope.models.trace import fold_stages, trace_shapes
+from vitscope.models.variants import VARIANTS
+
+
+def list_rows(names: list[str]) -> list[dict[str, Any]]:
+    rows = []
+    for name in names:
+        variant = VARIANTS[name]
+        image: Any = getattr(variant.config, "encoder", variant.config)
+        vit = image if isinstance(image, ViTConfig) else None
+        row = {
+            "name": name,
+            "family": variant.family,
+            "img_size": image.img_size,
+            "patch_size": getattr(image, "patch_size", None),
+            "embed_dim": getattr(image, "embed_dim", None),
+            "depth": getattr(image, "depth", None) or sum(getattr(image, "depths", ())) or None,
+            "num_heads": getattr(image, "num_heads", None),
+            "tokens": vit.num_tokens if vit else None,
+            "num_classes": image.num_classes,
+            "parameters": count_parameters(variant.config),
+            "about": variant.about,
+        }
+        rows.append(row)
+    return rows
+
+
+def list_table(rows: list[dict[str, Any]]) -> Any:
+    numbers = ("image", "patch", "width", "depth", "heads", "tokens", "classes", "parameters")
+    table = plain_table("name", *numbers, "about", right=numbers)
+    keys = ("img_size", "patch_size", "embed_dim", "depth", "num_heads", "tokens", "num_classes")
+    for row in rows:
+        table.add_row(row["name"], *(_cell(row[key]) for key in keys), f"{row['parameters']:,}", row["about"])
+    return table
+
+
+def account_data(name: str, model: ModelConfig, batch: int) -> dict[str, Any]:
+    account = Account(model, batch)
+    memory = account.memory
+    return {
+        "name": name,
+        "family": model.family,
+        "config": to_dict(model),
+        "tokens": account.tokens,
+        "parameters": account.parameters,
+        "macs": account.macs,
+        "bytes_fp32": account.bytes_fp32,
+        "bytes_bf16": account.bytes_bf16,
+        "training_memory_bytes": {
+            "batch": batch,
+            "weights": memory.weights,
+            "gradients": memory.gradients,
+            "optimiser": memory.optimiser,
+            "activations_fp32": memory.activations,
+            "activations_bf16": memory.activations_bf16,
+            "total_fp32": memory.total,
+            "total_bf16": memory.total_bf16,
+        },
+        "parts": [
+            {"name": p.name, "shape": list(p.shape), "weights": p.weights, "biases": p.biases, "macs": p.macs}
+            for p in account.parts
+        ],
+    }
+
+
+def print_account(name: str, model: ModelConfig, batch: int) -> None:
+    account = Account(model, batch)
+    out = console()
+    out.print(f"[bold]{name}[/bold]  {VARIANTS[name].about}, for images {_shape(account.image_shape)}\n")
+    numbers = ("weights", "biases", "times", "parameters", "MACs")
+    table = plain_table("part", "shape", *numbers, right=numbers)
+    for part in fold_parts(account.parts):
+        table.add_row(*_part_cells(part))
+    table.add_section()
+    macs = f"{account.macs:,}"
+    table.add_row("[bold]in all[/bold]", "", "", "", "", f"[bold]{account.parameters:,}[/bold]", f"[bold]{macs}[/bold]")
+    out.print(table)
+    memory = account.memory
+    facts = plain_table("", "")
+    facts.show_header = False
+    if account.tokens is not None:
+        facts.add_row("tokens", f"{account.tokens:,} per image")
+    facts.add_row("compute", f"{in_millions(account.macs)} multiply-adds per image, forward")
+    facts.add_row("size", f"{in_bytes(account.bytes_fp32)} in fp32, {in_bytes(account.bytes_bf16)} in bf16")
+    facts.add_row(
+        f"activations, batch {batch}",
+        f"{in_bytes(memory.activations)} kept for the backward pass in fp32, "
+        f"{in_bytes(memory.activations_bf16)} in bf16",
+    )
+    facts.add_row(
+        f"training, batch {batch}",
+        f"about {in_bytes(memory.total)} in fp32, {in_bytes(memory.total_bf16)} in bf16 "
+        "(weights, gradients, Adam, activations)",
+    )
+    out.print()
+    out.print(facts)
+
+
+def trace_data(name: str, model: ModelConfig, batch: int) -> dict[str, Any]:
+    stages = trace_shapes(model, batch)
+    return {
+        "name": name,
+        "stages": [{"name": s.name, "kind": s.kind, "shape": list(s.shape), "about": s.about} for s in stages],
+    }
+
+
+def print_trace(name: str, model: ModelConfig, batch: int) -> None:
+    out = console()
+    out.print(f"[bold]{name}[/bold]  shapes of a batch of {batch}, stage by stage\n")
+    table = plain_table("stage", "kind", "shape", "times", "", right=("times",))
+    for stage in fold_stages(trace_shapes(model, batch)):
+        table.add_row(stage.name, stage.kind, _shape(stage.shape), _times(stage.times), stage.about)
+    out.print(table)
+
+
+def _part_cells(part: Part) -> list[str]:
+    total = part.parameters * part.times
+    return [
+        part.name,
+        _shape(part.shape) if part.shape else "",
+        f"{part.weights:,}" if part.weights else "",
+        f"{part.biases:,}" if part.biases else "",
+        _times(part.times),
+        f"{total:,}" if total else "",
+        f"{part.macs * part.times:,}" if part.macs else "",
+    ]
+
+
+def _times(count: int) -> str:
+    return f"x {count}" if count > 1 else ""
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return " x ".join(map(str, shape))
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, tuple | list):
+        return "/".join(map(str, value))
+    return str(value)

@@ -1,0 +1,1 @@
+"""Using a model and looking inside it."""

@@ -1,0 +1,49 @@
+"""What every model asks of its settings, said once."""
+
+from __future__ import annotations
+
+import math
+from typing import TypeAlias
+
+from vitscope.core.config import require
+
+Size: TypeAlias = int | tuple[int, int]
+
+
+def pair(size: Size) -> tuple[int, int]:
+    """(height, width) of a size given as one number or two."""
+    return (size, size) if isinstance(size, int) else size
+
+
+def require_image(img_size: Size, in_chans: int, num_classes: int) -> None:
+    """What every model asks of its input and output."""
+    require(min(pair(img_size)) > 0, "img_size", "a positive size", img_size)
+    require(in_chans > 0, "in_chans", "a positive integer", in_chans)
+    require(num_classes >= 0, "num_classes", "0 (features) or a positive integer", num_classes)
+
+
+def require_patches(img_size: Size, patch_size: Size) -> None:
+    require(min(pair(patch_size)) > 0, "patch_size", "a positive size", patch_size)
+    for side, patch in zip(pair(img_size), pair(patch_size), strict=True):
+        lower, upper = side - side % patch, side - side % patch + patch
+        require(
+            side % patch == 0,
+            "img_size",
+            f"a multiple of patch_size {patch}",
+            side,
+            fix=f"nearest that fit: {f'{lower} or ' if lower else ''}{upper}",
+        )
+
+
+def require_mlp_ratio(embed_dim: int, mlp_ratio: float) -> None:
+    at_least_one = math.isfinite(mlp_ratio) and int(embed_dim * mlp_ratio) > 0
+    require(at_least_one, "mlp_ratio", "a positive number", mlp_ratio)
+
+
+def require_rate(name: str, rate: float) -> None:
+    require(0.0 <= rate < 1.0, name, "a share from 0 up to, not including, 1", rate)
+
+
+def nearest_divisor(number: int, wish: int) -> int:
+    """The divisor of `number` closest to `wish` (the smaller one of two)."""
+    return min((d for d in range(1, number + 1) if number % d == 0), key=lambda d: (abs(d - wish), d))
