@@ -41,12 +41,12 @@ def _print(environment: dict[str, Any]) -> None:
     facts = plain_table("", "")
     facts.show_header = False
     for name, fact in _facts(environment):
-        facts.add_row(name, fact)
+        facts.add_row(name, escape(fact))
     out.print(facts)
     for warning in environment["torch"].get("warnings", ()):
         out.print(f"warning: {escape(warning)}")
     lacking = [f"{name} {_fit(package)}" for name, package in environment["packages"].items() if not package["fits"]]
-    out.print(f"\ncore packages  {'; '.join(lacking) if lacking else 'all there'}")
+    out.print(f"\ncore packages  {escape('; '.join(lacking)) if lacking else 'all there'}")
     if lacking:
         out.print("               pip install --upgrade vitscope")
     out.print()

@@ -12,11 +12,17 @@ from rich.table import Table
 WIDTH_OF_A_FILE = 140
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave it to `main`: a reader that has seen enough is no failure."""
+        raise BrokenPipeError
+
+
 def console() -> Console:
     """A terminal's own width; a fixed one in a pipe or file, so that nothing is cut at 80."""
     if sys.stdout.isatty():
-        return Console(highlight=False)
-    return Console(highlight=False, width=WIDTH_OF_A_FILE, color_system=None)
+        return _Console(highlight=False)
+    return _Console(highlight=False, width=WIDTH_OF_A_FILE, color_system=None)
 
 
 def plain_table(*columns: str, right: tuple[str, ...] = (), title: str | None = None) -> Table:

@@ -41,7 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if debug:
             traceback.print_exc()
-        what = f"{type(error).__name__}: {error}"
+        first_line = (str(error).splitlines() or [""])[0]  # torch adds its own trace below
+        what = f"{type(error).__name__}: {first_line}"
         _say_error(VitscopeError(what, where=" ".join(["vitscope", *args]), fix="add --debug to see the traceback"))
         return EXIT_FAILED
 
@@ -56,9 +57,14 @@ def _dispatch(args: list[str]) -> int:
     verb = args[0]
     if verb not in VERBS:
         kind = "flag" if verb.startswith("-") else "verb"
-        fix = did_you_mean(verb, VERBS) or f"verbs: {', '.join(VERBS)}"
+        known = ("--help", "--version", "--debug") if kind == "flag" else VERBS
+        fix = did_you_mean(verb, known) or f"verbs: {', '.join(VERBS)}"
         raise UsageError(f"unknown {kind} '{verb}'", where="vitscope", fix=fix)
-    return import_module(f"vitscope.cli.{verb}").run(args[1:])
+    try:
+        return import_module(f"vitscope.cli.{verb}").run(args[1:])
+    except SystemExit as leaving:  # help was shown; flushed here, where a closed pipe is still understood
+        sys.stdout.flush()
+        return leaving.code if isinstance(leaving.code, int) else EXIT_DONE
 
 
 def _help() -> str:

@@ -60,6 +60,7 @@ def account_data(name: str, model: ModelConfig, batch: int) -> dict[str, Any]:
         "training_memory_bytes": {
             "batch": batch,
             "weights": memory.weights,
+            "weights_bf16": memory.weights_bf16,
             "gradients": memory.gradients,
             "optimiser": memory.optimiser,
             "activations_fp32": memory.activations,

@@ -9,12 +9,14 @@ import tyro
 
 from vitscope.cli.console import console, print_json
 from vitscope.core.config import config, field_names, require, updated
-from vitscope.core.errors import EXIT_DONE, UsageError
+from vitscope.core.errors import EXIT_DONE, ConfigError, UsageError, expected
 from vitscope.core.flags import parse_flags
 from vitscope.models.config import ModelConfig, Wishes
 from vitscope.models.variants import VARIANTS, list_models
 
 PROG = "vitscope models"
+LARGEST_BATCH = 1_000_000
+WILDCARDS = "*?["
 
 
 @config
@@ -46,11 +48,16 @@ class ModelsCommand:
     """Print JSON instead of a table."""
 
     def __post_init__(self) -> None:
-        require(self.batch > 0, "batch", "a positive integer", self.batch)
+        require(0 < self.batch <= LARGEST_BATCH, "batch", f"from 1 to {LARGEST_BATCH:,}", self.batch)
+        if not self.advise:
+            for flag in ("images", "memory_gb"):
+                require(getattr(self, flag) is None, flag, "--advise beside it", "no --advise", fix="add --advise")
+            require(self.wish == "balance", "wish", "--advise beside it", "no --advise", fix="add --advise")
 
 
 def run(args: Sequence[str]) -> int:
     command, model = _parse(args)
+    _refuse_what_would_be_ignored(command, model)
     if command.advise:
         _advise(command)
     elif command.name is None or model is None:
@@ -62,21 +69,52 @@ def run(args: Sequence[str]) -> int:
 
 def _parse(args: Sequence[str]) -> tuple[ModelsCommand, ModelConfig | None]:
     """The command and, where NAME is one model, its settings with all flags applied."""
-    name = args[0] if args and not args[0].startswith("-") else None
-    if name is None or any(mark in name for mark in "*?["):
+    name = _name(args)
+    if name is None or any(mark in name for mark in WILDCARDS):
         return parse_flags(ModelsCommand(), args, prog=PROG), None
     preset = VARIANTS[name].config
     command = parse_flags(_with_model(preset), args, prog=PROG)
     model: ModelConfig = command.model  # pyright: ignore[reportAttributeAccessIssue]
+    if command.advise:
+        return command, model
     short = {key: getattr(command, key) for key in ("img_size", "num_classes") if getattr(command, key) is not None}
     unusable = [key for key in short if key not in field_names(type(model))]
     if unusable:
+        inside = "use --model.encoder.img-size" if unusable[0] == "img_size" else "leave it out, it has no classifier"
+        raise UsageError(f"{name} has no setting '{unusable[0]}' of its own", where=PROG, fix=inside)
+    try:
+        return command, updated(model, **short)
+    except ConfigError as error:
+        error.where = PROG
+        raise
+
+
+def _name(args: Sequence[str]) -> str | None:
+    """NAME decides which flags there are, so it is looked for before they are read: first, or anywhere."""
+    if args and not args[0].startswith("-"):
+        return args[0]
+    return next((arg for arg in args if arg in VARIANTS), None)
+
+
+def _refuse_what_would_be_ignored(command: ModelsCommand, model: ModelConfig | None) -> None:
+    if command.advise and command.name is not None:
         raise UsageError(
-            f"{name} has no setting '{unusable[0]}' of its own",
+            expected("--advise", "no NAME, it chooses one", repr(command.name)),
             where=PROG,
-            fix=f"use --model.encoder.{unusable[0].replace('_', '-')}",
+            fix="leave out the NAME, or --advise",
         )
-    return command, updated(model, **short)
+    if model is not None:
+        return
+    if command.name is not None and not any(mark in command.name for mark in WILDCARDS):
+        VARIANTS[command.name]  # refuses, with a did-you-mean
+    plain = ModelsCommand()
+    for key in ("trace", "batch", "num_classes", *(() if command.advise else ("img_size",))):
+        if getattr(command, key) != getattr(plain, key):
+            raise UsageError(
+                expected(f"--{key.replace('_', '-')}", "the NAME of one model beside it", repr(command.name)),
+                where=PROG,
+                fix="`vitscope models vit_small ...`; `vitscope models` lists the names",
+            )
 
 
 def _with_model(preset: ModelConfig) -> ModelsCommand:
@@ -101,7 +139,8 @@ def _list(command: ModelsCommand) -> None:
         print_json(rows)
     else:
         console().print(list_table(rows))
-        console().print(f"\n{len(rows)} models; `vitscope models NAME` counts one, `--advise` says which to take")
+        models = f"{len(rows)} model{'s' if len(rows) > 1 else ''}"
+        console().print(f"\n{models}; `vitscope models NAME` counts one, `--advise` says which to take")
 
 
 def _show(command: ModelsCommand, name: str, model: ModelConfig) -> None:
@@ -120,6 +159,10 @@ def _advise(command: ModelsCommand) -> None:
     from vitscope.models.advice import advise
 
     img_size = command.img_size if command.img_size is not None else Wishes().img_size
-    wishes = Wishes(images=command.images, img_size=img_size, memory_gb=command.memory_gb, wish=command.wish)
+    try:
+        wishes = Wishes(images=command.images, img_size=img_size, memory_gb=command.memory_gb, wish=command.wish)
+    except ConfigError as error:
+        error.where = f"{PROG} --advise"
+        raise
     advice = advise(wishes)
     print_json(advice_data(advice)) if command.json else print_advice(advice)

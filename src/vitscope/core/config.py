@@ -83,7 +83,7 @@ def to_dict(cfg: Any) -> dict[str, Any]:
 def from_dict(cls: type[C], data: object, *, where: str | None = None) -> C:
     """The inverse of `to_dict`. Unknown keys and wrong types are refused, with the key's full path."""
     if not isinstance(data, Mapping):
-        raise ConfigError(expected(cls.__name__, "a mapping of settings", _short(data)), where=where)
+        raise ConfigError(expected(cls.__name__, "a mapping of settings", shortened(data)), where=where)
     refuse_unknown_keys(cls, data, where=where)
     hints = _hints(cls)
     settings: dict[str, Any] = {}
@@ -91,9 +91,7 @@ def from_dict(cls: type[C], data: object, *, where: str | None = None) -> C:
         settings[name] = _read(hints[name], value, where=f"{where} > {name}" if where else name)
     missing = [f.name for f in dataclasses.fields(cls) if f.name not in settings and _required(f)]  # type: ignore[arg-type]
     if missing:
-        raise ConfigError(
-            f"{cls.__name__}: missing {', '.join(missing)}", where=where, fix=f"add `{missing[0]}: ...`"
-        )
+        raise ConfigError(f"{cls.__name__}: missing {', '.join(missing)}", where=where, fix=f"add `{missing[0]}: ...`")
     try:
         return cls(**settings)
     except ConfigError as error:
@@ -110,9 +108,7 @@ def refuse_unknown_keys(cls: type, data: Mapping[Any, Any], *, where: str | None
             raise ConfigError(f"{cls.__name__} has no setting '{key}'", where=where, fix=fix)
 
 
-def require(
-    condition: bool, subject: str, wanted: object, received: object, *, fix: str | None = None
-) -> None:
+def require(condition: bool, subject: str, wanted: object, received: object, *, fix: str | None = None) -> None:
     """Refuse a setting: `require(depth > 0, "depth", "a positive integer", depth)`."""
     if not condition:
         raise ConfigError(expected(subject, wanted, received), fix=fix)
@@ -152,7 +148,7 @@ def _checked(cls: type, name: str, value: Any) -> Any:
         hint = _hints(cls)[name]
         choices = [arg for arg in literal_choices(hint) if isinstance(arg, str)]
         raise ConfigError(
-            expected(name, describe_type(hint), _short(value)),
+            expected(name, describe_type(hint), shortened(value)),
             fix=did_you_mean(value, choices) if isinstance(value, str) and choices else None,
         ) from None
 
@@ -211,6 +207,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _short(value: object) -> str:
+def shortened(value: object) -> str:
+    """A value as an error message shows it."""
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."

@@ -8,13 +8,15 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import io
+import itertools
 import re
+import typing
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
-from vitscope.core.config import describe_type, field_names, field_types, is_config, literal_choices
+from vitscope.core.config import describe_type, field_names, field_types, is_config, literal_choices, shortened
 from vitscope.core.errors import ConfigError, UsageError, expected
-from vitscope.core.suggest import did_you_mean
+from vitscope.core.suggest import did_you_mean, nearest
 
 C = TypeVar("C")
 
@@ -38,13 +40,18 @@ def parse_flags(default: C, args: Sequence[str], *, prog: str) -> C:
             raise
         for cause in _causes(leaving):
             if isinstance(cause, ConfigError):
-                raise ConfigError(cause.what, where=cause.where or prog, fix=cause.fix) from None
+                raise ConfigError(cause.what, where=cause.where or prog, fix=cause.fix or _see_help(prog)) from None
         raise _refusal(default, args, said.getvalue(), prog) from None
+    except (OverflowError, MemoryError) as error:
+        raise UsageError(f"a number is too large: {error}", where=prog, fix=_see_help(prog)) from None
 
 
 def flag_names(cfg: Any, prefix: str = "") -> Iterator[str]:
     """Every flag of a config, dotted and with hyphens, without the leading `--`."""
+    positionals = _positionals(type(cfg))
     for field in dataclasses.fields(cfg):
+        if field.name in positionals:
+            continue
         value = getattr(cfg, field.name)
         name = prefix + field.name.replace("_", "-")
         if is_config(value):
@@ -64,16 +71,50 @@ def refuse_unknown_flags(cfg: Any, args: Sequence[str], *, prog: str) -> None:
             continue
         flag, equals, value = arg[2:].partition("=")
         flag = flag.replace("_", "-")
-        if equals and _type_of_flag(cfg, flag) is bool:
-            raise UsageError(
-                expected(f"--{flag}", "nothing, it is a switch", repr(value)),
-                where=prog,
-                fix=f"'--{flag}' switches it on, '--no-{flag}' off",
-            )
+        if equals and _is_switch(cfg, flag):
+            raise _switch_with_a_value(flag, value, prog)
         if flag not in known:
-            hint = did_you_mean(flag, known, dict(_flag_synonyms(cfg)))
-            fix = re.sub(r"'([^']+)'", r"'--\1'", hint) if hint else f"`{prog} --help` shows all flags"
-            raise UsageError(f"unknown flag '{arg.partition('=')[0]}'", where=prog, fix=fix)
+            fix = _near_flags(flag, known, dict(_flag_synonyms(cfg))) or _see_help(prog)
+            raise UsageError(f"unknown flag {shortened(arg.partition('=')[0])}", where=prog, fix=fix)
+
+
+def _near_flags(flag: str, known: list[str], synonyms: dict[str, str]) -> str | None:
+    """The likely flag. Compared without its section, which would make all of `--model...` look alike."""
+    ours = synonyms.get(flag.replace("-", "_"))
+    if ours in known:
+        return f"you mean '--{ours}'"
+    section, dot, leaf = flag.rpartition(".")
+    here = {name.removeprefix(section + dot): name for name in known if name.startswith(section + dot)}
+    near = [name for name in known if name.endswith(f".{leaf}")] or [here[name] for name in nearest(leaf, here)]
+    near = near or nearest(flag, known)
+    return "did you mean " + " or ".join(f"'--{name}'" for name in near) + "?" if near else None
+
+
+def _switch_with_a_value(flag: str, value: str, prog: str) -> UsageError:
+    section, dot, leaf = flag.removeprefix("--").replace("_", "-").rpartition(".")
+    leaf = leaf.removeprefix("no-")
+    return UsageError(
+        expected(f"--{flag.removeprefix('--')}", "nothing, it is a switch", shortened(value)),
+        where=prog,
+        fix=f"'--{section}{dot}{leaf}' switches it on, '--{section}{dot}no-{leaf}' off",
+    )
+
+
+def _is_switch(cfg: Any, flag: str) -> bool:
+    section, dot, leaf = flag.removeprefix("--").replace("_", "-").rpartition(".")
+    return bool in (_type_of_flag(cfg, flag), _type_of_flag(cfg, f"{section}{dot}{leaf.removeprefix('no-')}"))
+
+
+def _see_help(prog: str) -> str:
+    return f"`{prog} --help` shows all flags"
+
+
+def _positionals(cls: type) -> set[str]:
+    """Fields that are given by their place, without a flag."""
+    import tyro
+
+    hints = typing.get_type_hints(cls, include_extras=True)
+    return {name for name, hint in hints.items() if tyro.conf.Positional in getattr(hint, "__metadata__", ())}
 
 
 def _flag_synonyms(cfg: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
@@ -100,17 +141,29 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 def _refusal(default: Any, args: Sequence[str], box: str, prog: str) -> UsageError:
     """tyro's complaint in our words: which flag, what it takes, what it got."""
     message = _message(box)
+    if message.startswith("Unrecognized"):
+        return _left_over(default, args, message.partition(": ")[2], prog)
     named = re.search(r"--[A-Za-z][\w.-]*", message)
     hint = _type_of_flag(default, named.group()) if named else None
     if named is None or hint is None:
-        return UsageError(message, where=prog, fix=f"`{prog} --help` shows all flags")
+        return UsageError(message, where=prog, fix=_see_help(prog))
     given = _given(args, named.group())
     choices = [choice for choice in literal_choices(hint) if isinstance(choice, str)]
+    near = did_you_mean(given[0], choices) if given and choices else None
     return UsageError(
-        expected(named.group(), describe_type(hint), " ".join(map(repr, given)) if given else "nothing"),
+        expected(named.group(), describe_type(hint), " ".join(map(shortened, given[:9])) if given else "nothing"),
         where=prog,
-        fix=did_you_mean(given[0], choices) if given and choices else None,
+        fix=near or _see_help(prog),
     )
+
+
+def _left_over(default: Any, args: Sequence[str], words: str, prog: str) -> UsageError:
+    """Words nothing asked for: most often the value of a switch, which takes none."""
+    for flag, word in itertools.pairwise(args):
+        if flag.startswith("--") and _is_switch(default, flag) and words.startswith(word):
+            return _switch_with_a_value(flag, word, prog)
+    what = "unknown flag " + shortened(words) if words.startswith("-") else expected(prog, "no more", shortened(words))
+    return UsageError(what, where=prog, fix=_see_help(prog))
 
 
 def _type_of_flag(cfg: Any, flag: str) -> Any:

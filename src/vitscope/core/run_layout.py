@@ -8,9 +8,7 @@ CONFIG, ENVIRONMENT, STATUS, METRICS = "config.yaml", "env.json", "status.json",
 LOG, BAD_SAMPLES = "train.log", "bad_samples.jsonl"
 DIAGNOSTICS, CHECKPOINTS, MODEL, PLOTS = "diagnostics", "checkpoints", "model", "plots"
 
-NAMES = frozenset(
-    {CONFIG, ENVIRONMENT, STATUS, METRICS, LOG, BAD_SAMPLES, DIAGNOSTICS, CHECKPOINTS, MODEL, PLOTS}
-)
+NAMES = frozenset({CONFIG, ENVIRONMENT, STATUS, METRICS, LOG, BAD_SAMPLES, DIAGNOSTICS, CHECKPOINTS, MODEL, PLOTS})
 
 
 def is_run_folder(path: Path) -> bool:

@@ -27,9 +27,7 @@ class StatusFile:
         self._last: dict[str, Any] = {}
         self._lock = threading.Lock()  # a heartbeat must not put an old state over a new one
 
-    def write(
-        self, state: State, *, step: int | None = None, eta_seconds: float | None = None, **more: Any
-    ) -> None:
+    def write(self, state: State, *, step: int | None = None, eta_seconds: float | None = None, **more: Any) -> None:
         """State the run is in now. `step` not given: the last one known stays."""
         require(state in get_args(State), "state", "one of " + ", ".join(get_args(State)), repr(state))
         with self._lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 from vitscope.core.config import config, require
@@ -33,6 +34,7 @@ class PreprocessConfig:
         for name in ("mean", "std"):
             values = getattr(self, name)
             require(len(values) == self.in_chans, name, f"{self.in_chans} numbers, one per channel", values)
+            require(all(map(math.isfinite, values)), name, "finite numbers", values)
         require(min(self.std) > 0, "std", "positive numbers", self.std)
 
 

@@ -11,6 +11,8 @@ import torch
 from vitscope.core.errors import InputError, expected
 from vitscope.data.config import PreprocessConfig
 from vitscope.data.preprocess import preprocess, resize
+from vitscope.models.config import ViTConfig
+from vitscope.models.modes import in_mode
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -30,7 +32,13 @@ def attention_from(
     The one who looks is the class token or, where `patch` (row, column) is given, that patch. A model without a
     class token needs a patch. Weights of a head sum to 1 over all tokens; what goes to prefix tokens is left out.
     """
+    model = getattr(model, "encoder", model)  # a masked model looks with its encoder
     cfg = model.config
+    if not isinstance(cfg, ViTConfig):
+        raise InputError(
+            expected("model", "a ViT, whose tokens all see each other", type(model).__name__),
+            fix="attention is drawn for ViT, DeiT and DINOv2 models",
+        )
     down, across = cfg.grid_size
     if patch is None and not cfg.class_token:
         raise InputError(expected("patch", "(row, column), as this model has no class token", None))
@@ -39,10 +47,8 @@ def attention_from(
     query = 0 if patch is None else cfg.num_prefix_tokens + patch[0] * across + patch[1]
     parameter = next(model.parameters())
     images = preprocess(picture, preprocessing)[None].to(parameter.device, parameter.dtype)
-    was_training = model.training
-    model.eval()
-    maps = model.attention_maps(images, [layer])
-    model.train(was_training)
+    with in_mode(model, training=False):
+        maps = model.attention_maps(images, [layer])
     weights = maps[layer % cfg.depth][0, :, query, cfg.num_prefix_tokens :]
     return weights.float().cpu().reshape(-1, down, across).numpy()
 
@@ -62,6 +68,7 @@ def draw_attention(
     from matplotlib.figure import Figure
 
     heads = attention_from(model, picture, preprocessing, layer=layer, patch=patch)
+    model = getattr(model, "encoder", model)
     shown = np.asarray(resize(picture.convert("RGB"), preprocessing))
     mean = heads.mean(axis=0)
     columns = max(3, min(len(heads), 6))

@@ -17,6 +17,8 @@ SMALL_PICTURE = 112
 FEW_IMAGES, MANY_IMAGES = 10_000, 100_000
 FITTING_BATCH = 32
 """The least batch a training is planned with."""
+USABLE = 0.9
+"""Share of the memory a plan may fill."""
 
 
 class GuideMemory(NamedTuple):
@@ -77,7 +79,7 @@ def advise(wishes: Wishes) -> Advice:
     while wishes.memory_gb is not None and _too_large(chosen, wishes.memory_gb) and chosen.name in SMALLER:
         why.append(
             f"{chosen.name} needs about {chosen.memory_bytes / GIGABYTE:.1f} GB at batch {FITTING_BATCH}, "
-            f"more than {wishes.memory_gb:g}: one size down"
+            f"too much for {wishes.memory_gb:g} with a tenth to spare: one size down"
         )
         chosen = _candidate(SMALLER[chosen.name], wishes)
     family = ("vit_tiny", "vit_small", "vit_base")
@@ -116,9 +118,9 @@ def _candidate(name: str, wishes: Wishes) -> Candidate:
     memory = account.memory
     largest = None
     if wishes.memory_gb is not None:
-        fixed = memory.weights + memory.gradients + memory.optimiser
+        fixed = memory.total_bf16 - memory.activations_bf16
         per_image = memory.activations_bf16 / FITTING_BATCH
-        room = int((wishes.memory_gb * GIGABYTE * 0.9 - fixed) / per_image)
+        room = int((wishes.memory_gb * GIGABYTE * USABLE - fixed) / per_image)
         largest = 2 ** (room.bit_length() - 1) if room > 0 else 0
     measured = MEASURED.get(name) if cfg == preset else None
     return Candidate(name, cfg, account.parameters, memory.total_bf16, largest, GUIDE_MEMORY.get(name), measured)
@@ -133,7 +135,7 @@ def _at_size(preset: ViTConfig, side: int) -> ViTConfig:
 
 
 def _too_large(candidate: Candidate, memory_gb: float) -> bool:
-    return candidate.memory_bytes > 0.9 * memory_gb * GIGABYTE
+    return candidate.memory_bytes > USABLE * memory_gb * GIGABYTE
 
 
 def _cautions(chosen: Candidate, wishes: Wishes) -> list[str]:

@@ -6,9 +6,12 @@ from typing import ClassVar, Literal, TypeAlias
 
 from vitscope.core.config import config, require
 from vitscope.models.requirements import (
+    LARGEST,
     Size,
     nearest_divisor,
     pair,
+    require_count,
+    require_counts,
     require_image,
     require_mlp_ratio,
     require_patches,
@@ -84,10 +87,10 @@ class ViTConfig:
     def __post_init__(self) -> None:
         require_image(self.img_size, self.in_chans, self.num_classes)
         require_patches(self.img_size, self.patch_size)
-        require(self.embed_dim > 0, "embed_dim", "a positive integer", self.embed_dim)
-        require(self.depth > 0, "depth", "a positive integer", self.depth)
+        require_count("embed_dim", self.embed_dim)
+        require_count("depth", self.depth)
         require(self.norm_eps > 0, "norm_eps", "a positive number", self.norm_eps)
-        require(self.num_registers >= 0, "num_registers", "0 or a positive integer", self.num_registers)
+        require_count("num_registers", self.num_registers, least=0)
         for name in ("drop_rate", "attn_drop_rate", "drop_path_rate", "head_drop_rate"):
             require_rate(name, getattr(self, name))
         self._require_heads()
@@ -105,7 +108,7 @@ class ViTConfig:
                 None,
                 fix="set head_dim (embed_dim / original heads)",
             )
-        require(all(count > 0 for count in self.block_heads), "num_heads", "positive numbers", heads)
+        require(all(0 < count <= LARGEST for count in self.block_heads), "num_heads", "positive numbers", heads)
         if self.head_dim is None:
             count = self.block_heads[0]
             require(
@@ -116,7 +119,7 @@ class ViTConfig:
                 fix=f"nearest that divides: {nearest_divisor(self.embed_dim, count)}",
             )
         else:
-            require(self.head_dim > 0, "head_dim", "a positive integer", self.head_dim)
+            require_count("head_dim", self.head_dim)
         if self.position == "rope":
             require(
                 self.dim_per_head % 4 == 0,
@@ -132,7 +135,7 @@ class ViTConfig:
         if isinstance(self.mlp_dim, tuple):
             require(len(self.mlp_dim) == self.depth, "mlp_dim", f"{self.depth} numbers, one per block", self.mlp_dim)
         require_mlp_ratio(self.embed_dim, self.mlp_ratio)
-        require(all(m > 0 for m in self.block_mlp_dims), "mlp_dim", "positive integers", self.mlp_dim)
+        require(all(0 < m <= LARGEST for m in self.block_mlp_dims), "mlp_dim", "positive integers", self.mlp_dim)
 
     def _require_tokens(self) -> None:
         if self.pool == "cls" or self.distilled:
@@ -232,9 +235,9 @@ class SwinConfig:
     def __post_init__(self) -> None:
         require_image(self.img_size, self.in_chans, self.num_classes)
         require_patches(self.img_size, self.patch_size)
-        require(self.embed_dim > 0, "embed_dim", "a positive integer", self.embed_dim)
-        require(len(self.depths) > 0 and min(self.depths) > 0, "depths", "positive integers", self.depths)
-        require(self.window_size > 0, "window_size", "a positive integer", self.window_size)
+        require_count("embed_dim", self.embed_dim)
+        require_counts("depths", self.depths)
+        require_count("window_size", self.window_size)
         require_mlp_ratio(self.embed_dim, self.mlp_ratio)
         for name in ("drop_rate", "attn_drop_rate", "drop_path_rate", "head_drop_rate"):
             require_rate(name, getattr(self, name))
@@ -297,8 +300,8 @@ class ResNetConfig:
 
     def __post_init__(self) -> None:
         require_image(self.img_size, self.in_chans, self.num_classes)
-        require(len(self.depths) > 0 and min(self.depths) > 0, "depths", "positive integers", self.depths)
-        require(self.stem_width > 0, "stem_width", "a positive integer", self.stem_width)
+        require_counts("depths", self.depths)
+        require_count("stem_width", self.stem_width)
         require_rate("head_drop_rate", self.head_drop_rate)
 
 
@@ -326,7 +329,7 @@ class CNNConfig:
 
     def __post_init__(self) -> None:
         require_image(self.img_size, self.in_chans, self.num_classes)
-        require(len(self.widths) > 0 and min(self.widths) > 0, "widths", "positive integers", self.widths)
+        require_counts("widths", self.widths)
         least = 2 ** len(self.widths)
         require(min(pair(self.img_size)) >= least, "img_size", f"at least {least}, halved at each stage", self.img_size)
         for name in ("drop_rate", "head_drop_rate"):
@@ -359,15 +362,16 @@ class LSTMConfig:
 
     def __post_init__(self) -> None:
         require_image(self.img_size, self.in_chans, self.num_classes)
-        require(self.embed_dim > 0, "embed_dim", "a positive integer", self.embed_dim)
-        require(self.depth > 0, "depth", "a positive integer", self.depth)
+        require_count("embed_dim", self.embed_dim)
+        require_count("depth", self.depth)
         for name in ("drop_rate", "head_drop_rate"):
             require_rate(name, getattr(self, name))
 
 
 def require_encoder(encoder: ViTConfig) -> None:
     require(encoder.num_classes == 0, "encoder.num_classes", "0, an encoder has no head", encoder.num_classes)
-    require(not encoder.distilled, "encoder.distilled", "False", True)
+    require(not encoder.distilled, "encoder.distilled", "False, an encoder has no heads", True)
+    require(encoder.pool != "attention", "encoder.pool", "'cls' or 'mean', nothing is pooled", repr(encoder.pool))
 
 
 @config
@@ -401,7 +405,8 @@ class MAEConfig:
             "'sincos' or 'learned', which survive dropping patches",
             repr(self.encoder.position),
         )
-        require(self.decoder_depth > 0, "decoder_depth", "a positive integer", self.decoder_depth)
+        require_count("decoder_depth", self.decoder_depth)
+        require_count("decoder_embed_dim", self.decoder_embed_dim)
         require(
             self.decoder_num_heads > 0 and self.decoder_embed_dim % self.decoder_num_heads == 0,
             "decoder_num_heads",
@@ -410,6 +415,19 @@ class MAEConfig:
         )
         require(self.decoder_embed_dim % 4 == 0, "decoder_embed_dim", "a multiple of 4", self.decoder_embed_dim)
         require(0 < self.mask_ratio < 1, "mask_ratio", "a share between 0 and 1", self.mask_ratio)
+        patches = self.encoder.num_patches
+        require(
+            0 < self.num_visible < patches,
+            "mask_ratio",
+            f"a share that hides some and leaves some of {patches} patches",
+            self.mask_ratio,
+            fix="use smaller patches, a larger image, or another mask_ratio",
+        )
+
+    @property
+    def num_visible(self) -> int:
+        """Patches the encoder sees."""
+        return int(self.encoder.num_patches * (1 - self.mask_ratio))
 
 
 @config
@@ -450,4 +468,9 @@ class Wishes:
     def __post_init__(self) -> None:
         require(self.images is None or self.images > 0, "images", "a positive number", self.images)
         require(self.img_size >= 8, "img_size", "at least 8 pixels", self.img_size)
-        require(self.memory_gb is None or self.memory_gb > 0, "memory_gb", "a positive number", self.memory_gb)
+        require(
+            self.memory_gb is None or 0 < self.memory_gb < 1e9,
+            "memory_gb",
+            "a positive number below 1e9",
+            self.memory_gb,
+        )

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from vitscope.core.config import require
 from vitscope.models.config import MAEConfig, ViTConfig, pair
 from vitscope.models.init import TOKEN_STD, init_transformer
 from vitscope.models.layers.position import sincos_2d
@@ -36,7 +35,6 @@ class MAE(MaskedModel):
 
     def __init__(self, config: MAEConfig) -> None:
         super().__init__(config)
-        visible_patches(config)
         decoder = decoder_config(config)
         pixels = pair(decoder.patch_size)[0] * pair(decoder.patch_size)[1] * decoder.in_chans
 
@@ -59,7 +57,7 @@ class MAE(MaskedModel):
         if noise is None:
             noise = random_noise(images, self.config.encoder.num_patches)
         self.check_per_patch("noise", noise, images)
-        num_visible = visible_patches(self.config)
+        num_visible = self.config.num_visible
         order, rank = ranked(noise.to(images.device))
         prediction = self.decode(self.encode_visible(images, order[:, :num_visible]), rank)
         mask = rank >= num_visible
@@ -146,20 +144,6 @@ def decoder_config(config: MAEConfig) -> ViTConfig:
         position="sincos",
         init=encoder.init,
     )
-
-
-def visible_patches(config: MAEConfig) -> int:
-    """How many patches the encoder sees; a share that leaves none is refused."""
-    patches = config.encoder.num_patches
-    visible = int(patches * (1 - config.mask_ratio))
-    require(
-        0 < visible < patches,
-        "mask_ratio",
-        f"a share that hides some and leaves some of {patches} patches",
-        config.mask_ratio,
-        fix="use smaller patches, a larger image, or another mask_ratio",
-    )
-    return visible
 
 
 def patch_statistics(patches: Tensor) -> tuple[Tensor, Tensor]:

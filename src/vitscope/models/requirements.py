@@ -10,16 +10,32 @@ from vitscope.core.config import require
 Size: TypeAlias = int | tuple[int, int]
 
 
+LARGEST = 1_000_000
+"""No count or side of a model is larger: a slip of the finger must not fill the memory or never end."""
+
+
 def pair(size: Size) -> tuple[int, int]:
     """(height, width) of a size given as one number or two."""
     return (size, size) if isinstance(size, int) else size
 
 
+def require_count(name: str, count: int, least: int = 1) -> None:
+    require(count >= least, name, "0 or a positive integer" if least == 0 else "a positive integer", count)
+    require(count <= LARGEST, name, f"at most {LARGEST:,}", count)
+
+
+def require_counts(name: str, counts: tuple[int, ...]) -> None:
+    require(len(counts) > 0 and min(counts) > 0, name, "positive integers", counts)
+    require(sum(counts) <= LARGEST, name, f"at most {LARGEST:,} in all", counts)
+
+
 def require_image(img_size: Size, in_chans: int, num_classes: int) -> None:
     """What every model asks of its input and output."""
     require(min(pair(img_size)) > 0, "img_size", "a positive size", img_size)
-    require(in_chans > 0, "in_chans", "a positive integer", in_chans)
+    require(max(pair(img_size)) <= LARGEST, "img_size", f"at most {LARGEST:,}", img_size)
+    require_count("in_chans", in_chans)
     require(num_classes >= 0, "num_classes", "0 (features) or a positive integer", num_classes)
+    require(num_classes <= LARGEST, "num_classes", f"at most {LARGEST:,}", num_classes)
 
 
 def require_patches(img_size: Size, patch_size: Size) -> None:
@@ -36,8 +52,8 @@ def require_patches(img_size: Size, patch_size: Size) -> None:
 
 
 def require_mlp_ratio(embed_dim: int, mlp_ratio: float) -> None:
-    at_least_one = math.isfinite(mlp_ratio) and int(embed_dim * mlp_ratio) > 0
-    require(at_least_one, "mlp_ratio", "a positive number", mlp_ratio)
+    neurons = embed_dim * mlp_ratio
+    require(math.isfinite(neurons) and 1 <= neurons <= LARGEST, "mlp_ratio", "a positive number", mlp_ratio)
 
 
 def require_rate(name: str, rate: float) -> None:

@@ -61,7 +61,7 @@ def fold_stages(stages: Sequence[Stage]) -> list[Stage]:
 def _note(stages: list[Stage], name: str, config: Any) -> Any:
     def hook(module: nn.Module, inputs: Any, output: Any) -> None:
         tensor = output[0] if isinstance(output, tuple) else output
-        about = _about(name, config) if isinstance(config, ViTConfig) else ""
+        about = _about(name, config, tuple(tensor.shape)) if isinstance(config, ViTConfig) else ""
         stages.append(Stage(name, type(module).__name__, tuple(tensor.shape), about))
 
     return hook
@@ -73,23 +73,24 @@ def _about_output(config: ModelConfig) -> str:
     return "logits" if getattr(config, "num_classes", 0) else "pooled features"
 
 
-def _about(name: str, config: ViTConfig) -> str:
-    """Words for the stages of a ViT; the same for every block."""
+def _about(name: str, config: ViTConfig, shape: tuple[int, ...]) -> str:
+    """Words for the stages of a ViT; the same for every block. Tokens are counted, not computed: a masked
+    encoder sees fewer than its config says."""
     leaf = (
         name.removeprefix("encoder.").split(".", 2)[-1] if ".blocks." in f".{name}" else name.removeprefix("encoder.")
     )
     down, across = config.grid_size
     p, q = pair(config.patch_size)
-    prefix = config.num_prefix_tokens
+    prefix, tokens = config.num_prefix_tokens, shape[1]
     position = {"rope": "turned inside attention", "relative": "a bias inside attention", "none": "none"}
     return {
         "patch_embed.proj": f"{down} x {across} patches of {p} x {q} pixels, each projected to {config.embed_dim}",
         "patch_embed": f"{config.num_patches} patch tokens",
-        "pos_drop": f"{prefix} prefix + {config.num_patches} patch tokens; positions: "
+        "pos_drop": f"{prefix} prefix + {tokens - prefix} patch tokens; positions: "
         + position.get(config.position, f"added ({config.position})"),
         "attn.qkv": f"q, k, v side by side: 3 x heads x {config.dim_per_head}",
         "attn.proj": "heads put together again",
-        "attn": f"weights (heads, {config.num_tokens}, {config.num_tokens}) inside, never stored",
+        "attn": f"weights (heads, {tokens}, {tokens}) inside, never stored",
         "mlp.fc1": "widened" + (", gate and value side by side" if config.mlp == "swiglu" else ""),
         "mlp.fc2": "back to the width",
         "norm": "all tokens after the last norm",

@@ -94,12 +94,18 @@ def _guide_presets() -> None:
     register_model("guide_overfit", overfit, "the tuning guide's model for the overfit test")
 
 
+# Names whose first published weights, and so timm's default, have no head.
+HEADLESS = ("vit_small_patch8_224", "vit_large_patch32_224", "vit_huge_patch14_224")
+
+
 def _standard_vits() -> None:
     for size in SIZES:
         for patch, img_sizes in ((8, (224, 384)), (14, (224, 378)), (16, (224, 384)), (32, (224, 384))):
             for img_size in img_sizes:
                 name = f"vit_{size}_patch{patch}_{img_size}"
-                register_model(name, _sized(size, patch_size=patch, img_size=img_size), f"ViT-{size.title()}/{patch}")
+                classes = 0 if name in HEADLESS else 1000
+                config = _sized(size, patch_size=patch, img_size=img_size, num_classes=classes)
+                register_model(name, config, f"ViT-{size.title()}/{patch}")
 
 
 def _deits() -> None:

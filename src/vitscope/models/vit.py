@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from vitscope.core.errors import InputError, expected
 from vitscope.models.config import Size, ViTConfig, pair
 from vitscope.models.init import init_mimetic_positions, init_transformer, is_token_or_table
 from vitscope.models.layers.attention import Attention
@@ -21,7 +20,7 @@ from vitscope.models.layers.patch import PatchEmbed
 from vitscope.models.layers.pool import AttentionPool
 from vitscope.models.layers.position import RelativeBias, relative_index, rope_2d, sincos_2d
 from vitscope.models.layers.resample import resample_positions, resample_relative_table
-from vitscope.models.model import VisionModel, make_head
+from vitscope.models.model import VisionModel, choose_layers, make_head
 
 
 class ViT(VisionModel):
@@ -103,7 +102,7 @@ class ViT(VisionModel):
         """Tokens (B, P + N, D) after the chosen blocks (all by default, negative counts from the end), before the
         last norm unless `norm`. Blocks after the last chosen one are not run."""
         self.check_images(images)
-        chosen = self._layers(indices)
+        chosen = choose_layers(indices, len(self.blocks))
         tokens, found = self.place(self.patch_embed(images)), {}
         for i, block in enumerate(self.blocks[: max(chosen) + 1]):
             tokens = self._run(block, tokens)
@@ -117,7 +116,7 @@ class ViT(VisionModel):
         Computed from q and k by the plain formula, while every block itself runs fused as always.
         """
         self.check_images(images)
-        chosen = self._layers(layers)
+        chosen = choose_layers(layers, len(self.blocks))
         tokens, maps = self.place(self.patch_embed(images)), {}
         for i, block in enumerate(self.blocks[: max(chosen) + 1]):
             if i in chosen:
@@ -213,17 +212,6 @@ class ViT(VisionModel):
         if self.distilled_training and self.training:
             return logits, dist_logits
         return (logits + dist_logits) / 2
-
-    def _layers(self, wished: list[int] | None) -> list[int]:
-        depth = len(self.blocks)
-        if wished is None:
-            return list(range(depth))
-        for layer in wished:
-            if not -depth <= layer < depth:
-                raise InputError(expected("layers", f"numbers from {-depth} to {depth - 1}", layer))
-        if not wished:
-            raise InputError(expected("layers", "at least one layer", wished), fix="leave it out for all layers")
-        return [layer % depth for layer in wished]
 
 
 def make_blocks(config: ViTConfig) -> list[Block]:

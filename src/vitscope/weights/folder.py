@@ -20,7 +20,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from vitscope.core.config import from_dict, to_dict
+from vitscope.core.config import from_dict, shortened, to_dict
 from vitscope.core.errors import ConfigError, VitscopeError, expected
 from vitscope.core.files import write_json
 from vitscope.core.suggest import did_you_mean
@@ -55,6 +55,7 @@ def save_model(
     labels = list(labels) if labels is not None else [str(i) for i in range(image.num_classes)]
     if len(labels) != image.num_classes:
         raise ConfigError(expected("labels", f"{image.num_classes} names, one per class", len(labels)))
+    _refuse_nameless(labels)
 
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
@@ -100,7 +101,7 @@ def load_config(folder: str | Path) -> ModelConfig:
         found = described.get("format") if isinstance(described, dict) else type(described).__name__
         raise ConfigError(expected("format", FORMAT, found), where=str(Path(folder) / CONFIG), fix="update vitscope")
     family = described.get("family")
-    if family not in CONFIGS:
+    if not isinstance(family, str) or family not in CONFIGS:
         raise ConfigError(
             expected("family", f"one of {', '.join(CONFIGS)}", repr(family)),
             where=str(Path(folder) / CONFIG),
@@ -116,9 +117,13 @@ def load_preprocessing(folder: str | Path) -> PreprocessConfig:
 
 def load_labels(folder: str | Path) -> list[str]:
     labels = _read_json(Path(folder), LABELS)
-    if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
-        raise ConfigError(expected("labels", "a list of names", labels), where=str(Path(folder) / LABELS))
+    _refuse_nameless(labels, where=str(Path(folder) / LABELS))
     return labels
+
+
+def _refuse_nameless(labels: object, where: str | None = None) -> None:
+    if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
+        raise ConfigError(expected("labels", "a list of names", shortened(labels)), where=where)
 
 
 def _read_json(folder: Path, name: str) -> Any:
@@ -169,7 +174,9 @@ def _refuse_to_bury(folder: Path, overwrite: bool) -> None:
     strangers = sorted({path.name for path in folder.iterdir()} - set(FILES)) if folder.is_dir() else [folder.name]
     if strangers or not (folder / CONFIG).is_file():
         raise VitscopeError(
-            f"'{folder}' holds things that are not a saved model: {', '.join(strangers[:5])}",
+            f"'{folder}' is not a saved model: it holds {', '.join(strangers[:5])}"
+            if strangers
+            else f"'{folder}' is not a saved model: it has no {CONFIG}",
             fix="choose a new folder",
         )
     if not overwrite:
@@ -187,6 +194,12 @@ def _swap(temporary: Path, folder: Path) -> None:
         temporary.rename(folder)
         return
     old = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.old."))
-    folder.rename(old / "model")
-    temporary.rename(folder)
+    try:
+        folder.rename(old / "model")
+        temporary.rename(folder)
+    except BaseException:
+        if (old / "model").exists():
+            (old / "model").rename(folder)
+        old.rmdir()
+        raise
     shutil.rmtree(old, ignore_errors=True)

@@ -6,6 +6,8 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from vitscope.models.modes import in_mode
+
 
 def count_macs(model: nn.Module, image_shape: tuple[int, int, int]) -> dict[str, int]:
     """{module name: multiply-adds it does itself} for one image (C, H, W); `model` must be on the meta device.
@@ -13,11 +15,8 @@ def count_macs(model: nn.Module, image_shape: tuple[int, int, int]) -> dict[str,
     What a module does outside its children is its own: attention's q k^T and weights v stand under `...attn`.
     """
     images = torch.empty(1, *image_shape, device="meta")
-    was_training = model.training
-    model.eval()
-    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+    with in_mode(model, training=False), torch.no_grad(), FlopCounterMode(display=False) as counter:
         model(images)
-    model.train(was_training)
     root = type(model).__name__
     totals = {
         name.removeprefix(root).removeprefix("."): sum(counts.values()) // 2

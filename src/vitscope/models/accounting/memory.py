@@ -12,6 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from vitscope.models.modes import in_mode
+
 ADAM_STATES = 2
 
 
@@ -57,8 +59,7 @@ def training_memory(model: nn.Module, image_shape: tuple[int, int, int], batch: 
 
 def _kept_for_backward(model: nn.Module, image_shape: tuple[int, int, int], batch: int, *, bf16: bool) -> int:
     kept: dict[int, torch.UntypedStorage] = {}
-    was_training = model.training
-    with FakeTensorMode():
+    with FakeTensorMode(), in_mode(model, training=True):
         tensors = {
             name: torch.empty(tensor.shape, dtype=tensor.dtype, requires_grad=isinstance(tensor, nn.Parameter))
             for name, tensor in [*model.named_parameters(), *model.named_buffers()]
@@ -72,16 +73,12 @@ def _kept_for_backward(model: nn.Module, image_shape: tuple[int, int, int], batc
             return tensor
 
         images = torch.empty(batch, *image_shape)
-        model.train()
-        try:
-            with (
-                torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
-                torch.autocast("cpu", torch.bfloat16, enabled=bf16),
-            ):
-                output = torch.func.functional_call(model, tensors, (images,))
-                _any_loss(output)
-        finally:
-            model.train(was_training)
+        with (
+            torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
+            torch.autocast("cpu", torch.bfloat16, enabled=bf16),
+        ):
+            output = torch.func.functional_call(model, tensors, (images,))
+            _any_loss(output)
     return sum(storage.nbytes() for storage in kept.values())
 
 

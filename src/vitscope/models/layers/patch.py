@@ -5,18 +5,31 @@ B batch, C channels, H W image, h w grid, p q patch, N = h*w patches, D width.
 
 from __future__ import annotations
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 
 class PatchEmbed(nn.Module):
-    """A strided convolution: (B, C, H, W) -> (B, N, D). Equal to cutting, flattening and projecting."""
+    """Images to patch tokens: (B, C, H, W) -> (B, N, D)."""
 
     def __init__(self, patch_size: tuple[int, int], in_chans: int, embed_dim: int) -> None:
         super().__init__()
-        self.proj = nn.Conv2d(in_chans, embed_dim, kernel_size=patch_size, stride=patch_size)
+        self.proj = PatchFilter(in_chans, embed_dim, kernel_size=patch_size, stride=patch_size)
 
     def forward(self, images: Tensor) -> Tensor:
-        return self.proj(images).flatten(2).transpose(1, 2)
+        return self.proj(images)
+
+
+class PatchFilter(nn.Conv2d):
+    """A convolution whose stride is its size, computed as what it is: cut, flatten, project, in one matrix product.
+
+    (B, C, H, W) -> (B, N, D). The weight keeps the convolution's shape (D, C, p, q). Forward and backward together
+    take a quarter of the convolution's time on a GPU for ViT-B/16 (bench/patch_embed.py).
+    """
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 (the name nn.Conv2d gives it)
+        p, q = self.kernel_size
+        return F.linear(cut_patches(input, (p, q)), self.weight.flatten(1), self.bias)
 
 
 def cut_patches(images: Tensor, patch_size: tuple[int, int]) -> Tensor:

@@ -1,0 +1,58 @@
+# Every target makes its own environment first: a bare machine needs Python >= 3.11 and make, nothing else.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+EXTRAS := dev,tune,serve,export,quant
+
+# Two torch threads per process on few cores run many times slower than one.
+TESTENV := OMP_NUM_THREADS=1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-slow lint bench clean
+
+help:
+	@echo "make demo       count, trace and look inside a Vision Transformer"
+	@echo "make test       run the test suite"
+	@echo "make test-slow  run the longer tests too"
+	@echo "make lint       ruff, pyright, import-linter"
+	@echo "make bench      time our ViT against timm's and transformers'"
+	@echo "make setup      make $(VENV) with all extras"
+	@echo "make clean      remove what the other targets made"
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "error: vitscope needs Python >= 3.11; $(PYTHON) is $$($(PYTHON) -V 2>&1)"; \
+	    echo "to do: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11"; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[$(EXTRAS)]'
+	@touch $@
+
+demo: setup
+	$(BIN)/vitscope models vit_base_patch16_224
+	@echo
+	$(BIN)/vitscope models vit_tiny --trace
+	@echo
+	$(BIN)/python examples/first_look.py demo-out
+
+test: setup
+	$(TESTENV) $(BIN)/python -m pytest
+
+test-slow: setup
+	$(TESTENV) $(BIN)/python -m pytest -m 'slow or not slow'
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+bench: setup
+	$(BIN)/python bench/throughput.py
+
+clean:
+	rm -rf $(VENV) build dist demo-out .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,119 @@
+"""The six named models on this machine: images/s and memory in training and inference.
+
+    python bench/six_models.py --json six_models.json
+    python bench/six_models.py --compile
+
+The numbers behind `vitscope models --advise`. Models for small pictures get 128 images a batch, those for
+photographs 64; on a CPU every model gets 4, since a larger batch only takes longer there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from peers import OURS, build, short
+from surroundings import surroundings
+from throughput import release, settings
+from timing import Clock, interleaved, summary
+from vitscope.models.config import pair
+from work import Mode, forward_pass, make_batch, prepare_device, training_step, warm_up
+
+BATCHES = {
+    "vit_tiny": 128,
+    "vit_small": 128,
+    "vit_base": 128,
+    "vit_small_imagenet": 64,
+    "vit_base_imagenet": 64,
+    "vit_large_imagenet": 64,
+}
+WORKS = ("train", "inference")
+
+
+def main() -> None:
+    args = parse_arguments()
+    device = torch.device(args.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    prepare_device(device)
+    rows = []
+    for name, batch in BATCHES.items():
+        if args.batch is not None or device.type == "cpu":
+            batch = args.batch or 4
+        row = measure_model(name, batch, device, args)
+        rows.append(row)
+        print(row, flush=True)
+    facts = surroundings(device)
+    if args.json is not None:
+        args.json.write_text(json.dumps({**facts, "rows": rows}, indent=1) + "\n")
+    print()
+    for word, fact in facts.items():
+        print(f"- {word}: {fact}")
+    print(f"\n{table(rows)}", flush=True)
+
+
+def measure_model(name: str, batch: int, device: torch.device, args: argparse.Namespace) -> dict[str, Any]:
+    """images/s and peak GiB (weights, gradients, optimiser, activations, batch) of both works."""
+    row: dict[str, Any] = {"model": name, "batch": batch, "mode": "compiled" if args.compile else "eager"}
+    for work in WORKS:
+        try:
+            seconds, peak_gib = measure(name, work, row["mode"], batch, device, args)
+        except Exception as error:
+            row[f"{work}_problem"] = short(error)
+        else:
+            row[f"{work}_images_per_s"] = round(batch / summary(seconds).median, 1)
+            row[f"{work}_spread_percent"] = round(summary(seconds).spread_percent, 1)
+            row[f"{work}_peak_gib"] = None if peak_gib is None else round(peak_gib, 2)
+        release(device)
+    return row
+
+
+def measure(
+    name: str, work: str, mode: Mode, batch: int, device: torch.device, args: argparse.Namespace
+) -> tuple[list[float], float | None]:
+    config = settings(name, args.quick)
+    images, labels = make_batch(batch, pair(config.img_size), config.in_chans, config.num_classes, device)
+    with device:
+        model = build(OURS, config)
+    train = work == "train"
+    call = training_step(model, images, labels, mode) if train else forward_pass(model, images, mode)
+    peak_gib = warm_up(call, device)
+    least = 0.005 if args.quick else 0.3
+    times = interleaved({OURS: call}, Clock(device), rounds=args.rounds, least_seconds=least)
+    return times[OURS], peak_gib
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    heads = ["model", "mode", "batch"]
+    for work in WORKS:
+        heads += [f"{work}, images/s", f"{work}, peak GiB"]
+    lines = [heads, ["---"] * 2 + ["---:"] * (len(heads) - 2)]
+    for row in rows:
+        cells = [row["model"], row["mode"], str(row["batch"])]
+        for work in WORKS:
+            rate, peak = row.get(f"{work}_images_per_s"), row.get(f"{work}_peak_gib")
+            if rate is None:
+                cells.append(row[f"{work}_problem"])
+            else:
+                cells.append(f"{rate:,} ({row[f'{work}_spread_percent']} %)")
+            cells.append("-" if peak is None else f"{peak:.2f}")
+        lines.append(cells)
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def parse_arguments() -> argparse.Namespace:
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser.add_argument("--device", help="cpu or cuda (default: cuda where there is one)")
+    parser.add_argument("--batch", type=int, help="images a batch, the same for all models")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of timing (default: 5)")
+    parser.add_argument("--compile", action="store_true", help="through torch.compile")
+    parser.add_argument("--quick", action="store_true", help="toy sizes: shows that the script works")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the numbers here")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""Errors of three lines, each kind with its exit code."""
+
+import pickle
+
+import pytest
+
+from vitscope.core.errors import (
+    ConfigError,
+    DataError,
+    DivergedError,
+    InputError,
+    UsageError,
+    VitscopeError,
+    expected,
+)
+
+
+def test_three_lines() -> None:
+    error = VitscopeError("it broke", where="a.yaml", fix="mend it")
+    assert str(error) == "it broke\nwhere: a.yaml\nto do: mend it"
+
+
+def test_what_is_not_known_is_left_out() -> None:
+    assert str(VitscopeError("it broke")) == "it broke"
+    assert str(VitscopeError("it broke", fix="mend it")) == "it broke\nto do: mend it"
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "also"),
+    [
+        (VitscopeError, 1, Exception),
+        (UsageError, 2, VitscopeError),
+        (ConfigError, 2, ValueError),
+        (InputError, 1, ValueError),
+        (DataError, 3, VitscopeError),
+        (DivergedError, 4, VitscopeError),
+    ],
+)
+def test_exit_codes(kind: type[VitscopeError], code: int, also: type[Exception]) -> None:
+    assert kind("x").exit_code == code
+    assert issubclass(kind, also)
+
+
+def test_an_error_crosses_processes_whole() -> None:
+    error = pickle.loads(pickle.dumps(ConfigError("it broke", where="here", fix="mend it")))
+    assert type(error) is ConfigError
+    assert str(error) == "it broke\nwhere: here\nto do: mend it"
+
+
+def test_the_sentence_of_refusals() -> None:
+    assert expected("depth", "a positive integer", -1) == "depth: expected a positive integer, received -1"

@@ -1,0 +1,91 @@
+"""The benchmarks run and prove equal work. Never asserts a time: the machine that runs tests is shared."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCH = Path(__file__).parents[1] / "bench"
+MODELS = ("vit_base_patch16_224", "vit_small_patch16_224", "vit_small", "vit_tiny")
+WORKS = ("train", "inference", "latency")
+NAMES = ("ours", "timm", "transformers")
+
+
+def run(script: str, *flags: str) -> str:
+    """Standard output of a benchmark in its own process."""
+    done = subprocess.run(
+        [sys.executable, str(BENCH / script), "--device", "cpu", "--quick", "--rounds", "2", *flags],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def table_rows(output: str) -> list[list[str]]:
+    """Cells of the Markdown table that ends the output, without its two head lines."""
+    last = output.rstrip().rpartition("\n\n")[2].splitlines()
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in last[2:]]
+
+
+def test_throughput_times_every_row_against_equal_peers(tmp_path: Path) -> None:
+    pytest.importorskip("timm")
+    pytest.importorskip("transformers")
+    facts_file = tmp_path / "throughput.json"
+    output = run("throughput.py", "--no-compile", "--json", str(facts_file))
+
+    rows = table_rows(output)
+    assert [tuple(row[:3]) for row in rows] == [(model, work, "eager") for model in MODELS for work in WORKS]
+    for row in rows:
+        ratios = [float(cell.split()[0]) for cell in row[7:9]]
+        assert all(math.isfinite(ratio) and ratio > 0 for ratio in ratios), row
+
+    facts = json.loads(facts_file.read_text())
+    assert set(facts["equal_work"]) == set(MODELS)
+    for proof in facts["equal_work"].values():
+        assert proof["problems"] == {}
+        assert set(proof["parameters"]) == set(NAMES)
+        assert len(set(proof["parameters"].values())) == 1
+    for row in facts["rows"]:
+        assert {name: len(times) for name, times in row["seconds"].items()} == dict.fromkeys(NAMES, 2)
+
+
+def test_throughput_says_what_the_budget_left_out() -> None:
+    output = run("throughput.py", "--no-compile", "--budget-seconds", "0", "--rows", "vit_tiny/*")
+    assert "left out" in output
+    assert "vit_tiny/latency/eager" in output
+    assert table_rows(output) == []
+
+
+def test_proof_finds_unequal_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another head count has the same parameters; only the logits betray it."""
+    pytest.importorskip("timm")
+    monkeypatch.syspath_prepend(str(BENCH))
+    import peers  # pyright: ignore[reportMissingImports]
+    from vitscope.models.config import ViTConfig
+
+    config = ViTConfig(img_size=32, patch_size=8, num_classes=10, embed_dim=32, depth=2, num_heads=2)
+    assert peers.prove_equal(config, ["ours", "timm"]).problems == {}
+
+    built = peers._timm
+    others = ViTConfig(img_size=32, patch_size=8, num_classes=10, embed_dim=32, depth=2, num_heads=4)
+    monkeypatch.setattr(peers, "_timm", lambda _: built(others))
+    proof = peers.prove_equal(config, ["ours", "timm"])
+    assert proof.parameters["ours"] == proof.parameters["timm"]
+    assert "not equal work" in proof.problems["timm"]
+
+
+def test_six_models_gives_a_number_for_each() -> None:
+    rows = table_rows(run("six_models.py", "--batch", "2"))
+    assert len(rows) == 6
+    for row in rows:
+        assert float(row[3].split()[0].replace(",", "")) > 0
+        assert float(row[5].split()[0].replace(",", "")) > 0
