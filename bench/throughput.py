@@ -3,7 +3,7 @@
     python bench/throughput.py                                  # everything the device can do
     python bench/throughput.py --rows 'vit_base*/train/*'       # some rows: model/work/mode
     python bench/throughput.py --quick --no-compile             # seconds: does the script work?
-    OMP_NUM_THREADS=1 python bench/throughput.py --device cpu --rounds 15     # on a machine shared with others
+    OMP_NUM_THREADS=1 python bench/throughput.py --device cpu --cpu-seconds --rounds 15    # on a shared machine
 
 Equal work is proven before anything is timed (`peers.prove_equal`). Each round times every competitor, in
 rotating order; a ratio is the median over rounds of that round's ratio. The table comes last, ready for
@@ -136,7 +136,7 @@ def run_row(
             except Exception as error:
                 result.problems[name] = short(error)
     try:
-        clock = Clock(device, wait_each_call=row.work == "latency")
+        clock = Clock(device, wait_each_call=row.work == "latency", cpu_seconds=args.cpu_seconds)
         least = args.least_seconds
         result.seconds = interleaved(calls, clock, rounds=args.rounds, least_seconds=least) if calls else {}
     except Exception as error:
@@ -218,6 +218,7 @@ def report(
         everything = {
             **facts,
             "rounds": args.rounds,
+            "cpu_seconds": args.cpu_seconds,
             "quick": args.quick,
             "equal_work": {model: dataclasses.asdict(proof) for model, proof in proofs.items()},
             "rows": [result.as_json() for result in results],
@@ -229,6 +230,7 @@ def report(
         print(f"- {word}: {fact}")
     precision = "fp32 weights under bf16 autocast in training, bf16 weights in inference"
     print(f"- precision: {precision if device.type == 'cuda' else 'fp32'}; AdamW (fused); {args.rounds} rounds")
+    print(f"- clock: {'CPU seconds of this process' if args.cpu_seconds else 'time that passed'}")
     if left_out:
         print(f"- left out, the time being spent: {', '.join(left_out)}")
     print(f"\n{table(results)}", flush=True)
@@ -242,6 +244,7 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument("--rounds", type=int, default=5, help="rounds of timing (default: 5)")
     parser.add_argument("--least-seconds", type=float, help="shortest single timing (default: 0.3; quick: 0.005)")
+    parser.add_argument("--cpu-seconds", action="store_true", help="count this process's CPU time (shared machine)")
     parser.add_argument("--quick", action="store_true", help="toy sizes: shows that the script works, nothing else")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write every single timing here")
     parser.add_argument("--no-transformers", action="store_true", help="only ours and timm")
@@ -250,6 +253,8 @@ def parse_arguments() -> argparse.Namespace:
     args = parser.parse_args()
     if args.rounds < 1:
         parser.error(f"--rounds: expected at least 1, received {args.rounds}")
+    if args.cpu_seconds and (args.device != "cpu" or torch.get_num_threads() > 1):
+        parser.error("--cpu-seconds: expected --device cpu and OMP_NUM_THREADS=1")
     if args.least_seconds is None:
         args.least_seconds = 0.005 if args.quick else 0.3
     return args

@@ -21,23 +21,27 @@ class Clock:
 
     `wait_each_call` gives latency: the next call starts only when the last one has its answer. Without it
     calls follow each other as fast as the device takes them, which is throughput.
+    `cpu_seconds` counts the time this process had the processor instead of the time that passed: on a CPU shared
+    with others it is far steadier. It needs a single thread, since waiting threads burn time too.
     """
 
     device: torch.device
     wait_each_call: bool = False
+    cpu_seconds: bool = False
 
     def seconds_per_call(self, call: Call, repeats: int) -> float:
         with _no_garbage_collection():
             if self.device.type == "cuda" and not self.wait_each_call:
                 return self._between_events(call, repeats)
+            now = time.process_time if self.cpu_seconds else time.perf_counter
             self.wait()
-            start = time.perf_counter()
+            start = now()
             for _ in range(repeats):
                 call()
                 if self.wait_each_call:
                     self.wait()
             self.wait()
-            return (time.perf_counter() - start) / repeats
+            return (now() - start) / repeats
 
     def wait(self) -> None:
         if self.device.type == "cuda":

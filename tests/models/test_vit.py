@@ -65,12 +65,29 @@ def close(found: Tensor, wanted: Tensor, atol: float = 1e-5) -> None:
 # --- patches ---------------------------------------------------------------------------------------------------------
 
 
+def strided_convolution(embed: PatchEmbed, images: Tensor) -> Tensor:
+    """torch's own convolution with the patch filter: (B, C, H, W) -> (B, D, h, w)."""
+    return F.conv2d(images, embed.proj.weight, embed.proj.bias, stride=embed.proj.stride)
+
+
 @pytest.mark.parametrize("patch", [(4, 4), (2, 6)])
-def test_patch_convolution_is_cut_and_project(patch: tuple[int, int]) -> None:
+def test_patch_embedding_is_convolution_is_cut_and_project(patch: tuple[int, int]) -> None:
     embed = PatchEmbed(patch, in_chans=3, embed_dim=10)
     images = torch.randn(2, 3, 8, 12)
-    projected = cut_patches(images, patch) @ embed.proj.weight.flatten(1).T + embed.proj.bias
-    close(embed(images), projected)
+    close(embed(images), strided_convolution(embed, images).flatten(2).transpose(1, 2))
+    close(embed(images), cut_patches(images, patch) @ embed.proj.weight.flatten(1).T + embed.proj.bias)
+
+
+def test_patch_embedding_has_the_convolutions_gradients() -> None:
+    """Of weight, bias and image; also for images whose memory is not laid out in order."""
+    embed = PatchEmbed((4, 2), in_chans=3, embed_dim=6)
+    images = torch.randn(2, 3, 8, 12).to(memory_format=torch.channels_last).requires_grad_()
+    inputs = [images, *embed.parameters()]
+    probe = torch.randn(2, 12, 6)
+    found = torch.autograd.grad((embed(images) * probe).sum(), inputs)
+    tokens = strided_convolution(embed, images).flatten(2).transpose(1, 2)
+    for one, two in zip(found, torch.autograd.grad((tokens * probe).sum(), inputs), strict=True):
+        close(one, two)
 
 
 def test_patches_are_in_reading_order() -> None:
@@ -500,7 +517,7 @@ def test_feature_map_lies_as_the_image_does() -> None:
     with torch.no_grad():
         embedded = model.patch_embed(pictures(model))
         padded = torch.cat([torch.zeros(2, 3, 32), embedded], dim=1)
-        close(model.feature_map(padded), model.patch_embed.proj(pictures(model)))
+        close(model.feature_map(padded), strided_convolution(model.patch_embed, pictures(model)))
 
 
 # --- training aids ---------------------------------------------------------------------------------------------------

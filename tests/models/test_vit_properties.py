@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -143,14 +144,14 @@ def test_fused_attention_is_the_plain_formula(config: ViTConfig) -> None:
 
 @given(configs())
 @tries
-def test_patch_convolution_is_cut_and_project(config: ViTConfig) -> None:
+def test_patch_embedding_is_convolution_is_cut_and_project(config: ViTConfig) -> None:
     model, images = built(config), pictures(config)
     patch, proj = pair(config.patch_size), model.patch_embed.proj
-    cut = cut_patches(images, patch)
+    found, cut = model.patch_embed(images), cut_patches(images, patch)
     assert cut.shape[1] == config.num_patches
-    torch.testing.assert_close(
-        model.patch_embed(images), cut @ proj.weight.flatten(1).T + proj.bias, atol=1e-5, rtol=1e-5
-    )
+    convolved = F.conv2d(images, proj.weight, proj.bias, stride=patch).flatten(2).transpose(1, 2)
+    torch.testing.assert_close(found, convolved, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(found, cut @ proj.weight.flatten(1).T + proj.bias, atol=1e-5, rtol=1e-5)
     assert torch.equal(join_patches(cut, patch, config.grid_size), images)
 
 

@@ -94,7 +94,9 @@ class NormedPatchEmbed(PatchEmbed):
         self.norm = nn.LayerNorm(config.embed_dim, eps=config.norm_eps)
 
     def forward(self, images: Tensor) -> Tensor:
-        return self.norm(self.proj(images).permute(0, 2, 3, 1))
+        p, q = self.proj.kernel_size
+        grid = (images.shape[2] // p, images.shape[3] // q)
+        return self.norm(self.proj(images)).unflatten(1, grid)
 
 
 class PatchMerging(nn.Module):

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -58,15 +58,15 @@ def save_model(
     _refuse_nameless(labels)
 
     folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+    temporary = _make_hidden_beside(folder)
     try:
-        temporary.chmod(0o755)
-        save_file(_tensors(model), temporary / WEIGHTS, metadata={"format": "pt"})
-        _flush(temporary / WEIGHTS)
         write_json(temporary / PREPROCESSING, to_dict(preprocessing))
         write_json(temporary / LABELS, labels)
         described = {"format": FORMAT, "family": model.config.family, "config": to_dict(model.config)}
         write_json(temporary / CONFIG, described)
+        save_file(_tensors(model), temporary / WEIGHTS, metadata={"format": "pt"})
+        shutil.copymode(temporary / CONFIG, temporary / WEIGHTS)  # safetensors keeps its files to their owner
+        _flush(temporary / WEIGHTS)
         _swap(temporary, folder)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -79,7 +79,8 @@ def load_model(folder: str | Path) -> Any:
     folder = Path(folder)
     config = load_config(folder)
     try:
-        tensors = load_file(folder / WEIGHTS)
+        # Copied: a loaded file stays mapped, and what happens to it later would happen to the model.
+        tensors = {name: tensor.clone() for name, tensor in load_file(folder / WEIGHTS).items()}
     except (SafetensorError, OSError) as error:
         raise VitscopeError(
             f"cannot read the weights: {error}",
@@ -156,9 +157,19 @@ def _refuse_mismatch(wanted: dict[str, torch.Tensor], found: dict[str, torch.Ten
         for name in sorted(wanted.keys() & found.keys())
         if wanted[name].shape != found[name].shape
     ]
+    kinds = [
+        f"{name} {found[name].dtype} instead of {wanted[name].dtype}"
+        for name in sorted(wanted.keys() & found.keys())
+        if wanted[name].is_floating_point() != found[name].is_floating_point()
+    ]
     faults = [
         f"{len(names)} {kind}: {', '.join(names[:5])}{' ...' if len(names) > 5 else ''}"
-        for kind, names in (("missing", missing), ("unexpected", unexpected), ("of another shape", shapes))
+        for kind, names in (
+            ("missing", missing),
+            ("unexpected", unexpected),
+            ("of another shape", shapes),
+            ("of another kind", kinds),
+        )
         if names
     ]
     if faults:
@@ -183,6 +194,13 @@ def _refuse_to_bury(folder: Path, overwrite: bool) -> None:
         raise VitscopeError(f"'{folder}' already holds a model", fix="choose a new folder, or pass overwrite=True")
 
 
+def _make_hidden_beside(folder: Path) -> Path:
+    """A new folder on the same disk, open to whom the umask says."""
+    made = folder.parent / f".{folder.name}.{secrets.token_hex(8)}.tmp"
+    made.mkdir()
+    return made
+
+
 def _flush(path: Path) -> None:
     with path.open("rb") as file:
         os.fsync(file.fileno())
@@ -193,7 +211,7 @@ def _swap(temporary: Path, folder: Path) -> None:
     if not folder.exists():
         temporary.rename(folder)
         return
-    old = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.old."))
+    old = _make_hidden_beside(folder)
     try:
         folder.rename(old / "model")
         temporary.rename(folder)
