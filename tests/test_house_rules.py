@@ -13,8 +13,10 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "vitscope"
 FILES = sorted(SOURCE.rglob("*.py"))
-MODULES = [".".join(("vitscope", *path.relative_to(SOURCE).with_suffix("").parts)) for path in FILES]
-CONFIG_MODULES = [module for module in MODULES if module.endswith(".config")]
+MODULES = [
+    ".".join(("vitscope", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__") for path in FILES
+]
+CONFIG_MODULES = [module for module in MODULES if "config" in module.split(".")]
 
 HEAVY = ["torch", "numpy"]
 EXTRAS = ["optuna", "fastapi", "uvicorn", "onnx", "onnxruntime", "onnxscript", "torchao", "timm", "transformers"]

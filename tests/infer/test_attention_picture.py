@@ -143,7 +143,7 @@ def drawn(path: Path) -> np.ndarray:
 
 @pytest.mark.parametrize(
     ("settings", "patch"),
-    [({}, None), ({"num_registers": 2}, (1, 2)), ({"img_size": (16, 64)}, (1, 7)), ({"num_heads": 8}, None)],
+    [({}, None), ({"num_registers": 2}, (1, 2)), ({"img_size": (32, 48)}, (1, 5)), ({"num_heads": 8}, None)],
     ids=["class token", "patch", "non-square", "eight heads"],
 )
 def test_the_picture_is_not_blank(

@@ -1,0 +1,71 @@
+"""What the README and the docs tell people to type, typed."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from vitscope.cli.main import main
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\w+)[^\n]*\n(?P<body>.*?)^(?P=indent)```", re.DOTALL | re.MULTILINE)
+SHELLS = ("console", "bash", "sh", "shell")
+
+
+def blocks(page: Path, *languages: str) -> list[str]:
+    found = FENCE.finditer(page.read_text(encoding="utf-8")) if page.is_file() else ()
+    return [
+        "".join(line.removeprefix(block["indent"]) for line in block["body"].splitlines(keepends=True))
+        for block in found
+        if block["language"] in languages
+    ]
+
+
+def commands(page: Path) -> list[str]:
+    """Lines that begin with `vitscope `, with or without a prompt, up to a pipe or a redirection."""
+    lines = [line.strip().removeprefix("$ ") for block in blocks(page, *SHELLS) for line in block.splitlines()]
+    return [re.split(r"\s[|>]|\s2>", line)[0] for line in lines if line.startswith("vitscope ")]
+
+
+COMMANDS = sorted({command for page in PAGES for command in commands(page)})
+PYTHON_PAGES = [page for page in PAGES if blocks(page, "python")]
+
+
+def test_the_readme_shows_commands_and_code() -> None:
+    readme = ROOT / "README.md"
+    assert commands(readme), "README.md has no `vitscope ...` line in a console or bash block"
+    assert blocks(readme, "python"), "README.md has no python block"
+
+
+@pytest.mark.parametrize("page", PYTHON_PAGES, ids=lambda page: page.name)
+def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The blocks of a page run one after the other, as a reader would type them."""
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": "__readme__"}
+    for number, block in enumerate(blocks(page, "python"), start=1):
+        exec(compile(block, f"{page.name}, python block {number}", "exec"), names)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_run(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = main(shlex.split(command, comments=True)[1:])
+    out, err = capsys.readouterr()
+    assert code == 0, err
+    assert out
+
+
+def test_blocks_are_found_as_people_write_them(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "text\n```console\n$ vitscope models | head -1\n86 models\nvitscope check > out.txt  # all\nmake demo\n```\n"
+        "1. item\n   ```python\n   import vitscope\n     \n   ```\n```text\nvitscope no\n```\n```bash title=x\nvitscope a b\n```\n"
+    )
+    assert commands(page) == ["vitscope models", "vitscope check", "vitscope a b"]
+    assert [block.strip() for block in blocks(page, "python")] == ["import vitscope"]
