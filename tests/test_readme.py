@@ -28,7 +28,8 @@ def blocks(page: Path, *languages: str) -> list[str]:
 def commands(page: Path) -> list[str]:
     """Lines that begin with `vitscope `, with or without a prompt, up to a pipe or a redirection."""
     lines = [line.strip().removeprefix("$ ") for block in blocks(page, *SHELLS) for line in block.splitlines()]
-    return [re.split(r"\s[|>]|\s2>", line)[0] for line in lines if line.startswith("vitscope ")]
+    typed = [re.split(r"\s[|>]|\s2>", line)[0] for line in lines if line.startswith("vitscope ")]
+    return [shlex.join(shlex.split(line, comments=True)) for line in typed]
 
 
 COMMANDS = sorted({command for page in PAGES for command in commands(page)})
@@ -55,7 +56,7 @@ def test_commands_run(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    code = main(shlex.split(command, comments=True)[1:])
+    code = main(shlex.split(command)[1:])
     out, err = capsys.readouterr()
     assert code == 0, err
     assert out
@@ -65,7 +66,8 @@ def test_blocks_are_found_as_people_write_them(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
         "text\n```console\n$ vitscope models | head -1\n86 models\nvitscope check > out.txt  # all\nmake demo\n```\n"
-        "1. item\n   ```python\n   import vitscope\n     \n   ```\n```text\nvitscope no\n```\n```bash title=x\nvitscope a b\n```\n"
+        "1. item\n   ```python\n   import vitscope\n     \n   ```\n```text\nvitscope no\n```\n"
+        "```\nvitscope neither\n```\n```bash title=x\nvitscope a  'b c'  # why\n```\n"
     )
-    assert commands(page) == ["vitscope models", "vitscope check", "vitscope a b"]
+    assert commands(page) == ["vitscope models", "vitscope check", "vitscope a 'b c'"]
     assert [block.strip() for block in blocks(page, "python")] == ["import vitscope"]

@@ -11,16 +11,8 @@ import torch
 from vitscope.core.config import from_dict, updated
 from vitscope.core.errors import ConfigError, InputError
 from vitscope.core.yaml import from_yaml
-from vitscope.models.config import (
-    CNNConfig,
-    LSTMConfig,
-    MAEConfig,
-    ResNetConfig,
-    SimMIMConfig,
-    SwinConfig,
-    ViTConfig,
-    nearest_divisor,
-)
+from vitscope.models.config import CNNConfig, LSTMConfig, MAEConfig, ResNetConfig, SimMIMConfig, SwinConfig, ViTConfig
+from vitscope.models.requirements import nearest_divisor
 from vitscope.models.vit import ViT
 
 # settings -> the whole first line, and a part of the remedy
