@@ -68,8 +68,9 @@ def interleaved(calls: dict[str, Call], clock: Clock, *, rounds: int, least_seco
     names = list(calls)
     seconds: dict[str, list[float]] = {name: [] for name in names}
     for i in range(rounds):
-        first = i % len(names)
-        for name in names[first:] + names[:first]:
+        cycle, first = divmod(i, len(names))
+        order = names[first:] + names[:first]
+        for name in order if cycle % 2 == 0 else reversed(order):  # so that nobody always follows the same one
             seconds[name].append(clock.seconds_per_call(calls[name], repeats))
     return seconds
 

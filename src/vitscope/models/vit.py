@@ -73,13 +73,12 @@ class ViT(VisionModel):
 
     def place(self, patches: Tensor) -> Tensor:
         """Patch tokens (B, N, D) with their positions, behind the prefix tokens: (B, P + N, D)."""
-        prefix_positions, patch_positions = self.positions()
-        if patch_positions is not None:
-            patches = patches + patch_positions
-        prefix = self.prefix_tokens(prefix_positions)
-        if prefix is not None:
-            patches = torch.cat([prefix.expand(patches.shape[0], -1, -1), patches], dim=1)
-        return self.pos_drop(patches)
+        if self.pos_embed is not None and self._table_prefix:
+            tokens = self._behind_prefix(patches) + self.pos_embed
+        else:
+            positions = self.sincos if self.pos_embed is None else self.pos_embed
+            tokens = self._behind_prefix(patches if positions is None else patches + positions)
+        return self.pos_drop(tokens)
 
     def encode(self, tokens: Tensor) -> Tensor:
         """Through all blocks and the last norm."""
@@ -198,6 +197,10 @@ class ViT(VisionModel):
     def _table_prefix(self) -> int:
         """Rows of the learned table that belong to prefix tokens."""
         return self.config.num_prefix_tokens if self.config.prefix_position else 0
+
+    def _behind_prefix(self, patches: Tensor) -> Tensor:
+        prefix = self.prefix_tokens()
+        return patches if prefix is None else torch.cat([prefix.expand(patches.shape[0], -1, -1), patches], dim=1)
 
     def _run(self, block: nn.Module, tokens: Tensor) -> Tensor:
         if self.grad_checkpointing and self.training:
