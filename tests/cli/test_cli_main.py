@@ -138,7 +138,7 @@ def test_ctrl_c_is_130_without_a_word(monkeypatch: pytest.MonkeyPatch, capsys: p
     assert capsys.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("args", [("models", "vit_*"), ("models", "--help")], ids=["table", "help"])
+@pytest.mark.parametrize("args", [("models", "vit_*"), ("check", "--help")], ids=["table", "help"])
 def test_a_reader_that_has_seen_enough_is_no_failure(args: tuple[str, ...]) -> None:
     """`vitscope models | head -1`: here nobody reads at all, so that the first write fails."""
     reading, writing = os.pipe()

@@ -297,6 +297,21 @@ def test_anything_typed_for_a_vit_gives_a_config_or_a_usage_error(args: list[str
         assert got.fix
 
 
+@config
+class Unlimited:
+    """Forgets to limit a number."""
+
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        (0,) * self.count
+
+
+def test_a_number_no_machine_can_hold_is_a_usage_error() -> None:
+    with pytest.raises(UsageError, match="a number is too large"):
+        parse_flags(Unlimited(), ["--count", "9" * 30], prog="prog")
+
+
 @pytest.mark.parametrize("flag", ["depth", "embed-dim", "num-heads", "img-size", "num-classes", "mlp-dim", "head-dim"])
 @pytest.mark.parametrize("number", ["1" + "0" * 12, "9" * 40, "-" + "9" * 40])
 def test_a_huge_number_is_refused_at_once(flag: str, number: str) -> None:

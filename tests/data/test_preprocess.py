@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from vitscope.core.config import from_dict, to_dict
-from vitscope.core.errors import ConfigError, DataError
+from vitscope.core.errors import ConfigError, DataError, UsageError
 from vitscope.data.builtin import BUILTIN_PICTURES, builtin_picture
 from vitscope.data.config import PreprocessConfig, half_normalised
 from vitscope.data.preprocess import preprocess, resize
@@ -166,3 +166,9 @@ def test_builtin_pictures(name: str) -> None:
     found = builtin_picture(name)
     assert (found.size, found.mode) == ((640, 427), "RGB")
     assert np.asarray(found).std() > 30
+
+
+def test_an_unknown_builtin_picture() -> None:
+    with pytest.raises(UsageError, match="picture: expected one of china, flower, received 'flwoer'") as refused:
+        builtin_picture("flwoer")
+    assert refused.value.fix == "did you mean 'flower'?"

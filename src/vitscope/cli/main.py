@@ -62,8 +62,7 @@ def _dispatch(args: list[str]) -> int:
         raise UsageError(f"unknown {kind} '{verb}'", where="vitscope", fix=fix)
     try:
         return import_module(f"vitscope.cli.{verb}").run(args[1:])
-    except SystemExit as leaving:  # help was shown; flushed here, where a closed pipe is still understood
-        sys.stdout.flush()
+    except SystemExit as leaving:  # the verb's help was shown
         return leaving.code if isinstance(leaving.code, int) else EXIT_DONE
 
 
