@@ -1,10 +1,10 @@
 """The six named models on this machine: images/s and memory in training and inference.
 
-    python bench/six_models.py --json six_models.json
-    python bench/six_models.py --compile
+    python bench/six_models.py                           # a modest batch: what memory does training take?
+    python bench/six_models.py --compile --large-batch   # the GPU filled: how fast is it?
 
-The numbers behind `vitscope models --advise`. Models for small pictures get 128 images a batch, those for
-photographs 64; on a CPU every model gets 4, since a larger batch only takes longer there.
+The numbers behind `vitscope models --advise`. Models for small pictures get 128 images a batch (large: 1024), those
+for photographs 64 (large: 256); on a CPU every model gets 4, since a larger batch only takes longer there.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from timing import Clock, interleaved, summary
 from vitscope.models.config import pair
 from work import Mode, forward_pass, make_batch, prepare_device, training_step, warm_up
 
+# modest, large
 BATCHES = {
-    "vit_tiny": 128,
-    "vit_small": 128,
-    "vit_base": 128,
-    "vit_small_imagenet": 64,
-    "vit_base_imagenet": 64,
-    "vit_large_imagenet": 64,
+    "vit_tiny": (128, 1024),
+    "vit_small": (128, 1024),
+    "vit_base": (128, 1024),
+    "vit_small_imagenet": (64, 256),
+    "vit_base_imagenet": (64, 256),
+    "vit_large_imagenet": (64, 256),
 }
 WORKS = ("train", "inference")
 
@@ -39,7 +40,8 @@ def main() -> None:
     device = torch.device(args.device or ("cuda" if torch.cuda.is_available() else "cpu"))
     prepare_device(device)
     rows = []
-    for name, batch in BATCHES.items():
+    for name, (modest, large) in BATCHES.items():
+        batch = large if args.large_batch else modest
         if args.batch is not None or device.type == "cpu":
             batch = args.batch or 4
         row = measure_model(name, batch, device, args)
@@ -108,6 +110,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--device", help="cpu or cuda (default: cuda where there is one)")
     parser.add_argument("--batch", type=int, help="images a batch, the same for all models")
+    parser.add_argument("--large-batch", action="store_true", help="enough images to fill a large GPU")
     parser.add_argument("--rounds", type=int, default=5, help="rounds of timing (default: 5)")
     parser.add_argument("--compile", action="store_true", help="through torch.compile")
     parser.add_argument("--quick", action="store_true", help="toy sizes: shows that the script works")

@@ -14,7 +14,7 @@ from vitscope.models.accounting.account import Account
 from vitscope.models.advice import FITTING_BATCH, GUIDE_MEMORY, SMALLER, USABLE, Advice, advise
 from vitscope.models.build import build_model
 from vitscope.models.config import Wishes, pair
-from vitscope.models.measured import Measured
+from vitscope.models.measured import MEASURED
 from vitscope.models.variants import list_models
 
 
@@ -173,10 +173,8 @@ def test_every_step_down_is_smaller() -> None:
         assert small.memory.total_bf16 < large.memory.total_bf16
 
 
-def test_measured_numbers_are_shown_only_for_the_model_as_it_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    measured = Measured(batch=256, train_images_per_s=9000, train_memory_gb=3.0, infer_images_per_s=30_000)
-    monkeypatch.setitem(advice_file.MEASURED, "vit_small", measured)
-    assert ask(img_size=32).chosen.measured == measured
+def test_measured_numbers_are_shown_only_for_the_model_as_it_was_measured() -> None:
+    assert ask(img_size=32).chosen.measured == MEASURED["vit_small"]
     assert ask(img_size=64).chosen.measured is None
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from vitscope.cli.console import console, in_bytes, in_millions, plain_table
 from vitscope.core.config import to_dict
 from vitscope.models.advice import FITTING_BATCH, Advice, Candidate
-from vitscope.models.measured import HARDWARE, MEASURED
+from vitscope.models.measured import HARDWARE
 
 
 def advice_data(advice: Advice) -> dict[str, Any]:
@@ -35,19 +35,16 @@ def print_advice(advice: Advice) -> None:
         "tokens",
         f"memory, batch {FITTING_BATCH}",
         "largest batch",
-        "guide: GB",
-        "train images/s",
-        "GB there",
+        "guide, GB",
+        "measured, GB",
+        "measured, images/s",
     )
     table = plain_table("model", *numbers, right=numbers)
     for candidate in (chosen, *advice.others):
         table.add_row(*_cells(candidate, candidate is chosen))
     out.print(table)
     out.print("\nmemory: estimate for training in bf16 with Adam. guide: the tuning guide's minimum / recommended.")
-    if MEASURED:
-        out.print(
-            f"train images/s and GB there: measured on {HARDWARE} (docs/benchmarks.md), at the batch in brackets."
-        )
+    out.print(f"measured: training on {HARDWARE} at the batch in brackets (docs/benchmarks.md).")
 
 
 def _cells(candidate: Candidate, is_chosen: bool) -> list[str]:
@@ -59,8 +56,8 @@ def _cells(candidate: Candidate, is_chosen: bool) -> list[str]:
         in_bytes(candidate.memory_bytes),
         "" if candidate.largest_batch is None else str(candidate.largest_batch),
         f"{guide.minimum} / {guide.recommended}" if guide else "",
-        f"{measured.train_images_per_s:,} ({measured.batch})" if measured else "",
-        f"{measured.train_memory_gb:.1f}" if measured else "",
+        f"{measured.train_memory_gb:.1f} ({measured.memory_batch})" if measured else "",
+        f"{measured.train_images_per_s:,} ({measured.speed_batch})" if measured else "",
     ]
 
 
