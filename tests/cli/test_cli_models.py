@@ -172,7 +172,7 @@ def test_advice_names_a_model_with_reasons(capsys: pytest.CaptureFixture[str]) -
     assert out.startswith("take vit_small at img_size 32, patch_size 4\n")
     assert "because  small pictures: the default for CIFAR-sized data" in out
     assert "careful  5,000 pictures are few" in out
-    assert row(out, "vit_small ")[-3:] == ["8", "/", "12"]
+    assert row(out, "vit_small ")[-7:] == ["8", "/", "12", "1.9", "(128)", "30,834", "(1024)"]
 
 
 def test_advice_as_json(capsys: pytest.CaptureFixture[str]) -> None:
