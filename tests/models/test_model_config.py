@@ -51,7 +51,7 @@ BAD_VITS: list[tuple[dict[str, Any], str, str]] = [
     ({"in_chans": 0}, "in_chans: expected a positive integer, received 0", ""),
     ({"num_classes": -1}, "num_classes: expected 0 (features) or a positive integer, received -1", ""),
     ({"num_registers": -1}, "num_registers: expected 0 or a positive integer, received -1", ""),
-    ({"norm_eps": 0.0}, "norm_eps: expected a positive number, received 0.0", ""),
+    ({"norm_eps": 0.0}, "norm_eps: expected a small positive number, received 0.0", ""),
     ({"mlp_ratio": 0.0}, "mlp_ratio: expected a positive number, received 0.0", ""),
     ({"mlp_ratio": -4.0}, "mlp_ratio: expected a positive number, received -4.0", ""),
     ({"mlp_ratio": math.nan}, "mlp_ratio: expected a positive number, received nan", ""),

@@ -90,7 +90,7 @@ def in_their_words(config: ViTConfig) -> dict[str, Any]:
         "num_hidden_layers": config.depth,
         "num_attention_heads": config.num_heads,
         "intermediate_size": config.block_mlp_dims[0],
-        "hidden_act": ACTIVATIONS[config.act],
+        "hidden_act": ACTIVATIONS[config.activation],
         "qkv_bias": config.qkv_bias,
         "layer_norm_eps": config.norm_eps,
         "attn_implementation": "eager",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import torch.nn.functional as F
@@ -42,7 +43,7 @@ class CNN(VisionModel):
         pooled = self.head_drop(features.mean(dim=(2, 3)))
         return pooled if pre_logits else self.head(pooled)
 
-    def forward_intermediates(self, images: Tensor, indices: list[int] | None = None) -> dict[int, Tensor]:
+    def forward_intermediates(self, images: Tensor, indices: int | Sequence[int] | None = None) -> dict[int, Tensor]:
         """Maps (B, C, h, w) after the chosen stages (all by default, negative counts from the end)."""
         self.check_images(images)
         chosen = choose_layers(indices, len(self.stages))

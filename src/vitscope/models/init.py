@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from vitscope.models.layers.attention import Attention
+from vitscope.models.layers.patch import PatchFilter
 from vitscope.models.layers.position import sincos_2d
 from vitscope.models.layers.scale import LayerScale
 
@@ -35,8 +36,8 @@ def init_transformer(model: nn.Module, scheme: str) -> None:
     for name, module in model.named_modules():
         if isinstance(module, nn.Linear):
             _init_linear(module, scheme, in_mlp=".mlp." in name)
-        elif isinstance(module, nn.Conv2d):
-            _init_patch_filter(module, scheme)
+        elif isinstance(module, PatchFilter | nn.Conv2d):
+            _init_filter(module, scheme)
         elif isinstance(module, nn.LayerNorm):
             module.reset_parameters()
         elif isinstance(module, LayerScale):
@@ -133,7 +134,7 @@ def _init_linear(layer: nn.Linear, scheme: str, *, in_mlp: bool) -> None:
             nn.init.zeros_(layer.bias)
 
 
-def _init_patch_filter(conv: nn.Conv2d, scheme: str) -> None:
+def _init_filter(conv: PatchFilter | nn.Conv2d, scheme: str) -> None:
     fan_in = conv.weight[0].numel()
     if scheme == "jax":
         # A normal cut at two sigmas has 0.8796 of its spread left; dividing restores LeCun's 1/fan_in.
@@ -141,7 +142,7 @@ def _init_patch_filter(conv: nn.Conv2d, scheme: str) -> None:
         std = math.sqrt(1 / fan_in) / 0.87962566
         nn.init.trunc_normal_(conv.weight, std=std, a=-2 * std, b=2 * std)
     elif scheme == "xavier":
-        bound = math.sqrt(6 / (fan_in + conv.out_channels))
+        bound = math.sqrt(6 / (fan_in + conv.weight.shape[0]))
         nn.init.uniform_(conv.weight, -bound, bound)
     else:
         nn.init.trunc_normal_(conv.weight, std=0.02)

@@ -120,9 +120,8 @@ class MAE(MaskedModel):
     def reset_buffers(self) -> None:
         super().reset_buffers()
         weight = self.decoder_norm.weight
-        device = torch.get_default_device() if weight.is_meta else weight.device
         table = sincos_2d(self.config.encoder.grid_size, self.config.decoder_embed_dim)[None]
-        self.register_buffer("decoder_sincos", table.to(device, weight.dtype), persistent=False)
+        self.register_buffer("decoder_sincos", table.to(weight.device, weight.dtype), persistent=False)
 
 
 def decoder_config(config: MAEConfig) -> ViTConfig:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Self
 
 from torch import Tensor, nn
 
 from vitscope.core.config import updated
 from vitscope.core.errors import InputError, VitscopeError, expected
 from vitscope.models.config import Size, pair
-from vitscope.models.init import init_head
+from vitscope.models.init import init_head, is_token_or_table
 
 
 class VisionModel(nn.Module):
@@ -22,6 +23,7 @@ class VisionModel(nn.Module):
     head_name = "head"
     head_scale = 1.0
     """What a fresh head's weights are multiplied by, where pooled features begin larger than 1."""
+    supports_grad_checkpointing = False
     any_size = False
     """Whether `img_size` is only the size the network is counted at, and images may be of any other."""
     num_features: int
@@ -31,6 +33,8 @@ class VisionModel(nn.Module):
         super().__init__()
         self.config = config
         self.grad_checkpointing = False
+        self.preprocessing: Any = None  # what its pictures must go through, and
+        self.labels: list[str] | None = None  # what its classes are called: carried from load to save
 
     @property
     def num_classes(self) -> int:
@@ -47,7 +51,7 @@ class VisionModel(nn.Module):
         """Pool, then classify; `pre_logits` stops at the pooled features (B, num_features)."""
         raise NotImplementedError
 
-    def forward_intermediates(self, images: Tensor, indices: list[int] | None = None) -> dict[int, Tensor]:
+    def forward_intermediates(self, images: Tensor, indices: int | Sequence[int] | None = None) -> dict[int, Tensor]:
         """What the chosen layers (stages, where there are stages) say; all by default."""
         raise VitscopeError(f"{type(self).__name__} has no intermediate layers to show", fix="use forward_features")
 
@@ -76,16 +80,22 @@ class VisionModel(nn.Module):
             )
         self.grad_checkpointing = enable
 
-    supports_grad_checkpointing = False
-
     def no_weight_decay(self) -> set[str]:
         """Names of parameters that are neither biases nor norms and still must not decay (tokens, tables)."""
-        return set()
+        return {name for name, _ in self.named_parameters() if is_token_or_table(name)}
 
     def reset_buffers(self) -> None:
-        """Compute again what is derived from the config and not saved (after building on the meta device)."""
+        """Compute again what is derived from the config and not saved: fixed tables, indices, masks. They follow the
+        parameters' device and type."""
 
-    def attention_maps(self, images: Tensor, layers: list[int] | None = None) -> dict[int, Tensor]:
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """What `to`, `half`, `cuda` and `to_empty` go through. Fixed tables are computed anew, never cast twice: a
+        trip through bf16 and back leaves them exact, and memory that was only allocated gets its values."""
+        super()._apply(fn, recurse)
+        self.reset_buffers()
+        return self
+
+    def attention_maps(self, images: Tensor, layers: int | Sequence[int] | None = None) -> dict[int, Tensor]:
         raise VitscopeError(
             f"{type(self).__name__} has no attention over the whole image to show",
             fix="attention_maps works for ViT, DeiT and DINOv2 models",
@@ -93,6 +103,12 @@ class VisionModel(nn.Module):
 
     def check_images(self, images: Tensor) -> None:
         """Refuse images this network was not built for, in words."""
+        if not images.is_floating_point():
+            raise InputError(
+                expected("images", "floating-point numbers", str(images.dtype)),
+                where=f"{type(self).__name__}.forward",
+                fix="scale and normalise them first: (images / 255 - mean) / std",
+            )
         wanted = (self.config.in_chans, *pair(self.config.img_size))
         compared = 1 if self.any_size else 3
         if images.ndim != 4 or tuple(images.shape[1 : 1 + compared]) != wanted[:compared]:
@@ -113,10 +129,11 @@ def make_head(num_features: int, num_classes: int, scale: float = 1.0) -> nn.Mod
     return head
 
 
-def choose_layers(wished: list[int] | None, count: int) -> list[int]:
+def choose_layers(wished: int | Sequence[int] | None, count: int) -> list[int]:
     """The wished layers as numbers from 0 (all by default, negative counts from the end), or a refusal."""
     if wished is None:
         return list(range(count))
+    wished = [wished] if isinstance(wished, int) else [int(layer) for layer in wished]
     if not wished:
         raise InputError(expected("layers", "at least one layer", wished), fix="leave it out for all layers")
     for layer in wished:

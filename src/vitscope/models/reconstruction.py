@@ -5,15 +5,15 @@ B batch, C channels, H W image, N patches, P prefix tokens, D width, p q patch.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from vitscope.core.config import updated
-from vitscope.core.errors import InputError, VitscopeError, expected
+from vitscope.core.errors import ConfigError, InputError, VitscopeError, expected
 from vitscope.models.config import Size, ViTConfig
-from vitscope.models.init import is_token_or_table
 from vitscope.models.layers.patch import cut_patches, join_patches
 from vitscope.models.model import VisionModel
 from vitscope.models.vit import ViT
@@ -42,6 +42,25 @@ class MaskedModel(VisionModel):
         self.num_features = self.encoder.num_features
 
     @property
+    def config(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The settings as they now are, also after the encoder alone was changed. An encoder that no longer fits (it
+        was given a classifier) is refused."""
+        if self._config.encoder is not self.encoder.config:
+            try:
+                self._config = updated(self._config, encoder=self.encoder.config)
+            except ConfigError as error:
+                raise ConfigError(
+                    f"the encoder no longer fits its {type(self).__name__}: {error.what}",
+                    where=f"{type(self).__name__}.config",
+                    fix="use or save the encoder by itself: encoder = model.encoder",
+                ) from None
+        return self._config
+
+    @config.setter
+    def config(self, config: Any) -> None:
+        self._config = config
+
+    @property
     def num_classes(self) -> int:
         return 0
 
@@ -54,11 +73,11 @@ class MaskedModel(VisionModel):
         return self.encoder.forward_head(features, pre_logits=pre_logits)
 
     def forward_intermediates(
-        self, images: Tensor, indices: list[int] | None = None, *, norm: bool = False
+        self, images: Tensor, indices: int | Sequence[int] | None = None, *, norm: bool = False
     ) -> dict[int, Tensor]:
         return self.encoder.forward_intermediates(images, indices, norm=norm)
 
-    def attention_maps(self, images: Tensor, layers: list[int] | None = None) -> dict[int, Tensor]:
+    def attention_maps(self, images: Tensor, layers: int | Sequence[int] | None = None) -> dict[int, Tensor]:
         return self.encoder.attention_maps(images, layers)
 
     def check_images(self, images: Tensor) -> None:
@@ -71,23 +90,20 @@ class MaskedModel(VisionModel):
         raise VitscopeError(
             f"{type(self).__name__} paints pictures and has no classifier to reset",
             where=f"{type(self).__name__}.reset_classifier",
-            fix=f"take its encoder: model.encoder.reset_classifier({num_classes})",
+            fix=f"take its encoder: encoder = model.encoder; encoder.reset_classifier({num_classes})",
         )
 
     def set_input_size(self, img_size: Size) -> None:
         """Move the positions of the encoder, and of a decoder that has any, to another image size."""
         encoder_config: ViTConfig = updated(self.config.encoder, img_size=img_size)
         # The whole config first: a size it refuses must leave the network as it was.
-        self.config = updated(self.config, encoder=encoder_config)
+        updated(self.config, encoder=encoder_config)
         self.encoder.set_input_size(img_size)
         self.reset_buffers()
 
     def set_grad_checkpointing(self, enable: bool = True) -> None:
         super().set_grad_checkpointing(enable)
         self.encoder.set_grad_checkpointing(enable)
-
-    def no_weight_decay(self) -> set[str]:
-        return {name for name, _ in self.named_parameters() if is_token_or_table(name)}
 
     def reset_buffers(self) -> None:
         self.encoder.reset_buffers()

@@ -56,6 +56,10 @@ def require_mlp_ratio(embed_dim: int, mlp_ratio: float) -> None:
     require(math.isfinite(neurons) and 1 <= neurons <= LARGEST, "mlp_ratio", "a positive number", mlp_ratio)
 
 
+def require_eps(eps: float) -> None:
+    require(0 < eps < 1, "norm_eps", "a small positive number", eps)
+
+
 def require_rate(name: str, rate: float) -> None:
     require(0.0 <= rate < 1.0, name, "a share from 0 up to, not including, 1", rate)
 

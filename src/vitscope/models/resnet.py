@@ -5,7 +5,7 @@ B batch, C channels, h w picture of the stage. Keys as in timm and torchvision.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
@@ -114,7 +114,7 @@ class ResNet(VisionModel):
         pooled = self.head_drop(features.mean(dim=(2, 3)))
         return pooled if pre_logits else self.fc(pooled)
 
-    def forward_intermediates(self, images: Tensor, indices: list[int] | None = None) -> dict[int, Tensor]:
+    def forward_intermediates(self, images: Tensor, indices: int | Sequence[int] | None = None) -> dict[int, Tensor]:
         """Maps (B, C, h, w) after the chosen stages (all by default, negative counts from the end)."""
         self.check_images(images)
         chosen = choose_layers(indices, len(self.stages))
@@ -164,7 +164,7 @@ def _checkpointed(block: nn.Module, x: Tensor) -> Tensor:
 @contextmanager
 def frozen_statistics(module: nn.Module) -> Iterator[None]:
     """Recomputing a block must not count its batch twice in BatchNorm's running mean and variance."""
-    norms = [m for m in module.modules() if isinstance(m, nn.BatchNorm2d)]
+    norms = [m for m in module.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
     kept = [(norm.momentum, norm.num_batches_tracked) for norm in norms]
     for norm in norms:
         norm.momentum, norm.num_batches_tracked = 0.0, None

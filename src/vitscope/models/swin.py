@@ -5,6 +5,7 @@ B batch, h w grid of the stage, C width of the stage. Tokens stay in their pictu
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import islice
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from vitscope.models.config import Size, SwinConfig, pair
-from vitscope.models.init import init_transformer, is_token_or_table
+from vitscope.models.init import init_transformer
 from vitscope.models.layers.drop import DropPath, rising_rates
 from vitscope.models.layers.mlp import Mlp
 from vitscope.models.layers.patch import PatchEmbed
@@ -50,7 +51,7 @@ class Swin(VisionModel):
         pooled = self.head_drop(features.mean(dim=(1, 2)))
         return pooled if pre_logits else self.head["fc"](pooled)
 
-    def forward_intermediates(self, images: Tensor, indices: list[int] | None = None) -> dict[int, Tensor]:
+    def forward_intermediates(self, images: Tensor, indices: int | Sequence[int] | None = None) -> dict[int, Tensor]:
         """Tokens (B, h, w, C) after the chosen stages (all by default, negative counts from the end), before
         the last norm. Stages after the last chosen one are not run."""
         self.check_images(images)
@@ -71,12 +72,8 @@ class Swin(VisionModel):
         self.reset_buffers()
 
     def reset_buffers(self) -> None:
-        device = torch.get_default_device() if self.norm.weight.is_meta else self.norm.weight.device
         for block, _ in self._placed_blocks():
-            block.reset_buffers(device, self.norm.weight.dtype)
-
-    def no_weight_decay(self) -> set[str]:
-        return {name for name, _ in self.named_parameters() if is_token_or_table(name)}
+            block.reset_buffers(self.norm.weight.device, self.norm.weight.dtype)
 
     def _placed_blocks(self) -> list[tuple[SwinBlock, tuple[int, int]]]:
         """Every block with the grid of its stage."""
@@ -94,7 +91,7 @@ class NormedPatchEmbed(PatchEmbed):
         self.norm = nn.LayerNorm(config.embed_dim, eps=config.norm_eps)
 
     def forward(self, images: Tensor) -> Tensor:
-        p, q = self.proj.kernel_size
+        p, q = self.proj.patch_size
         grid = (images.shape[2] // p, images.shape[3] // q)
         return self.norm(self.proj(images)).unflatten(1, grid)
 

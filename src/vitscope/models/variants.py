@@ -31,7 +31,7 @@ class Variant:
 
     @property
     def is_classifier(self) -> bool:
-        return self.family not in ("mae", "simmim")
+        return is_classifier(self.config)
 
 
 VARIANTS: Registry[Variant] = Registry("model")
@@ -45,6 +45,11 @@ def list_models(pattern: str | None = None) -> list[str]:
 def model_config(name: str) -> ModelConfig:
     """The settings behind a name."""
     return VARIANTS[name].config
+
+
+def is_classifier(config: ModelConfig) -> bool:
+    """Whether the network gives logits or pooled features; the others paint patches."""
+    return not isinstance(config, MAEConfig | SimMIMConfig)
 
 
 def register_model(name: str, config: ModelConfig, about: str = "") -> Variant:
@@ -121,7 +126,7 @@ def _dinov2() -> None:
     for size in ("small", "base", "large", "giant"):
         shared = {"img_size": 518, "patch_size": 14, "num_classes": 0, "layer_scale": 1e-5}
         if size == "giant":
-            plain = ViTConfig(embed_dim=1536, depth=40, num_heads=24, mlp="swiglu", mlp_dim=4096, act="silu", **shared)  # pyright: ignore[reportArgumentType]
+            plain = ViTConfig(embed_dim=1536, depth=40, num_heads=24, mlp="swiglu", mlp_dim=4096, **shared)  # pyright: ignore[reportArgumentType]
         else:
             plain = _sized(size, **shared)
         register_model(f"vit_{size}_patch14_dinov2", plain, f"DINOv2 {size.title()}")

@@ -6,12 +6,14 @@ B batch, C channels, H W image, N patches, P prefix tokens (class, distillation,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from vitscope.models.config import Size, ViTConfig, pair
-from vitscope.models.init import init_mimetic_positions, init_transformer, is_token_or_table
+from vitscope.models.init import init_mimetic_positions, init_transformer
 from vitscope.models.layers.attention import Attention
 from vitscope.models.layers.block import Block
 from vitscope.models.layers.drop import rising_rates
@@ -96,7 +98,7 @@ class ViT(VisionModel):
     # --- looking inside -----------------------------------------------------------------------------------------
 
     def forward_intermediates(
-        self, images: Tensor, indices: list[int] | None = None, *, norm: bool = False
+        self, images: Tensor, indices: int | Sequence[int] | None = None, *, norm: bool = False
     ) -> dict[int, Tensor]:
         """Tokens (B, P + N, D) after the chosen blocks (all by default, negative counts from the end), before the
         last norm unless `norm`. Blocks after the last chosen one are not run."""
@@ -109,10 +111,11 @@ class ViT(VisionModel):
                 found[i] = self.norm(tokens) if norm else tokens
         return found
 
-    def attention_maps(self, images: Tensor, layers: list[int] | None = None) -> dict[int, Tensor]:
+    def attention_maps(self, images: Tensor, layers: int | Sequence[int] | None = None) -> dict[int, Tensor]:
         """True attention weights of the chosen layers (all by default): {layer: (B, heads, P + N, P + N)}.
 
-        Computed from q and k by the plain formula, while every block itself runs fused as always.
+        Computed from q and k by the plain formula in float32 (or better), while every block itself runs fused as
+        always. In train mode dropout acts on the road to each layer, as in any forward pass: call `eval()` first.
         """
         self.check_images(images)
         chosen = choose_layers(layers, len(self.blocks))
@@ -154,20 +157,18 @@ class ViT(VisionModel):
     def reset_buffers(self) -> None:
         cfg = self.config
         like = self.norm.weight
-        device = torch.get_default_device() if like.is_meta else like.device
         sincos, cos, sin = None, None, None
         if cfg.position == "sincos":
-            sincos = sincos_2d(cfg.grid_size, cfg.embed_dim)[None].to(device, like.dtype)
+            sincos = sincos_2d(cfg.grid_size, cfg.embed_dim)[None].to(like.device, like.dtype)
         if cfg.position == "rope":
             tables = rope_2d(cfg.grid_size, cfg.dim_per_head, cfg.num_prefix_tokens)
-            cos, sin = (table.to(device) for table in tables)
+            cos, sin = (table.to(like.device) for table in tables)
         self.register_buffer("sincos", sincos, persistent=False)
         self.register_buffer("rope_cos", cos, persistent=False)
         self.register_buffer("rope_sin", sin, persistent=False)
         for module in self.modules():
             if isinstance(module, RelativeBias):
-                module.grid_size = cfg.grid_size
-                module.index = relative_index(cfg.grid_size, cfg.num_prefix_tokens).to(device)
+                module.index = relative_index(cfg.grid_size, cfg.num_prefix_tokens).to(like.device)
 
     # --- changing shape -----------------------------------------------------------------------------------------
 
@@ -176,6 +177,8 @@ class ViT(VisionModel):
         old_grid = self.config.grid_size
         super().set_input_size(img_size)
         new_grid = self.config.grid_size
+        if new_grid == old_grid:  # the tables stay the very parameters an optimiser may hold
+            return
         if self.pos_embed is not None:
             moved = resample_positions(self.pos_embed.detach(), old_grid, new_grid, num_prefix=self._table_prefix)
             self.pos_embed = nn.Parameter(moved, requires_grad=self.pos_embed.requires_grad)
@@ -187,9 +190,6 @@ class ViT(VisionModel):
 
     def classifiers(self) -> list[str]:
         return ["head", "head_dist"] if self.config.distilled else ["head"]
-
-    def no_weight_decay(self) -> set[str]:
-        return {name for name, _ in self.named_parameters() if is_token_or_table(name)}
 
     # --- small parts --------------------------------------------------------------------------------------------
 
@@ -237,7 +237,7 @@ def make_blocks(config: ViTConfig) -> list[Block]:
             relative=relative,
         )
         mlp_class = GatedMlp if config.mlp == "swiglu" else Mlp
-        mlp = mlp_class(config.embed_dim, neurons, act=config.act, drop=config.drop_rate)
+        mlp = mlp_class(config.embed_dim, neurons, act=config.activation, drop=config.drop_rate)
         block = Block(
             config.embed_dim,
             attn,
@@ -260,4 +260,4 @@ def _attention_pool(config: ViTConfig) -> AttentionPool | None:
         return None
     neurons = int(config.embed_dim * config.mlp_ratio)
     heads = config.embed_dim // config.dim_per_head
-    return AttentionPool(config.embed_dim, heads, neurons, act=config.act, norm_eps=config.norm_eps)
+    return AttentionPool(config.embed_dim, heads, neurons, act=config.act or "gelu", norm_eps=config.norm_eps)

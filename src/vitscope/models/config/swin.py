@@ -10,6 +10,7 @@ from vitscope.models.requirements import (
     pair,
     require_count,
     require_counts,
+    require_eps,
     require_image,
     require_mlp_ratio,
     require_patches,
@@ -64,6 +65,7 @@ class SwinConfig:
         require_count("embed_dim", self.embed_dim)
         require_counts("depths", self.depths)
         require_count("window_size", self.window_size)
+        require_eps(self.norm_eps)
         require_mlp_ratio(self.embed_dim, self.mlp_ratio)
         for name in ("drop_rate", "attn_drop_rate", "drop_path_rate", "head_drop_rate"):
             require_rate(name, getattr(self, name))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar, Literal
 
 from vitscope.core.config import config, require
@@ -11,6 +12,7 @@ from vitscope.models.requirements import (
     nearest_divisor,
     pair,
     require_count,
+    require_eps,
     require_image,
     require_mlp_ratio,
     require_patches,
@@ -47,9 +49,9 @@ class ViTConfig:
     mlp_dim: int | tuple[int, ...] | None = None
     """Neurons of the MLP, one number or one per block; overrides mlp_ratio."""
     mlp: Literal["mlp", "swiglu"] = "mlp"
-    """Form of the MLP: plain, or gated (SwiGLU)."""
-    act: Literal["gelu", "gelu_tanh", "relu", "silu", "quick_gelu"] = "gelu"
-    """Activation of the MLP."""
+    """Form of the MLP: plain, or gated (SwiGLU; its third matrix makes mlp_ratio 2.67 cost what plain 4 does)."""
+    act: Literal["gelu", "gelu_tanh", "relu", "silu", "quick_gelu"] | None = None
+    """Activation of the MLP; by default gelu, and silu for swiglu."""
     qkv_bias: bool = True
     """Whether the q, k, v projection has a bias."""
     qk_norm: bool = False
@@ -88,7 +90,9 @@ class ViTConfig:
         require_patches(self.img_size, self.patch_size)
         require_count("embed_dim", self.embed_dim)
         require_count("depth", self.depth)
-        require(self.norm_eps > 0, "norm_eps", "a positive number", self.norm_eps)
+        require_eps(self.norm_eps)
+        if self.layer_scale is not None:
+            require(math.isfinite(self.layer_scale), "layer_scale", "a finite number", self.layer_scale)
         require_count("num_registers", self.num_registers, least=0)
         for name in ("drop_rate", "attn_drop_rate", "drop_path_rate", "head_drop_rate"):
             require_rate(name, getattr(self, name))
@@ -173,6 +177,11 @@ class ViTConfig:
     @property
     def num_tokens(self) -> int:
         return self.num_prefix_tokens + self.num_patches
+
+    @property
+    def activation(self) -> str:
+        """The activation that is meant where none is named."""
+        return self.act or ("silu" if self.mlp == "swiglu" else "gelu")
 
     @property
     def dim_per_head(self) -> int:

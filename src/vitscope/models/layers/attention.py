@@ -5,6 +5,7 @@ B batch, N tokens, D width, h heads, d numbers per head.
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -46,11 +47,16 @@ class Attention(nn.Module):
         return self.proj_drop(self.proj(mixed.transpose(1, 2).flatten(2)))
 
     def weights(self, x: Tensor, rope: tuple[Tensor, Tensor] | None = None) -> Tensor:
-        """The true attention weights (B, h, N, N), by the plain formula. Fused kernels never show them."""
+        """The true attention weights (B, h, N, N), by the plain formula. Fused kernels never show them.
+
+        Scores and softmax are in float32 (float64 for a float64 model), as inside the fused kernels.
+        """
         q, k, _ = self._project(x, rope)
-        scores = (q * self.scale) @ k.transpose(-2, -1)
-        bias = self._bias(q)
-        return (scores if bias is None else scores + bias).softmax(dim=-1)
+        with torch.autocast(q.device.type, enabled=False):
+            exact = torch.promote_types(q.dtype, torch.float32)
+            scores = (q.to(exact) * self.scale) @ k.to(exact).transpose(-2, -1)
+            bias = self._bias(scores)
+            return (scores if bias is None else scores + bias).softmax(dim=-1)
 
     def _project(self, x: Tensor, rope: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor, Tensor]:
         b, n, _ = x.shape

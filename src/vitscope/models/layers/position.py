@@ -54,8 +54,6 @@ class RelativeBias(nn.Module):
 
     def __init__(self, grid_size: tuple[int, int], num_heads: int, num_prefix: int) -> None:
         super().__init__()
-        self.num_prefix = num_prefix
-        self.grid_size = grid_size
         self.table = nn.Parameter(torch.zeros(_offsets(grid_size) + 3, num_heads))
         self.register_buffer("index", relative_index(grid_size, num_prefix), persistent=False)
 

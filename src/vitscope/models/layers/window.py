@@ -25,13 +25,14 @@ def cut_windows(x: Tensor, window: Sides) -> Tensor:
     """(B, h, w, C) -> (B*W, N, C), the windows of an image in reading order."""
     b, h, w, c = x.shape
     p, q = window
-    return x.reshape(b, h // p, p, w // q, q, c).transpose(2, 3).reshape(-1, p * q, c)
+    return x.reshape(b, h // p, p, w // q, q, c).transpose(2, 3).reshape(b * (h // p) * (w // q), p * q, c)
 
 
 def join_windows(windows: Tensor, window: Sides, grid: Sides) -> Tensor:
     """The inverse of `cut_windows`: (B*W, N, C) -> (B, h, w, C)."""
     (p, q), (h, w), c = window, grid, windows.shape[-1]
-    return windows.reshape(-1, h // p, w // q, p, q, c).transpose(2, 3).reshape(-1, h, w, c)
+    b = windows.shape[0] // ((h // p) * (w // q))
+    return windows.reshape(b, h // p, w // q, p, q, c).transpose(2, 3).reshape(b, h, w, c)
 
 
 def fit_window(grid: Sides, window_size: int, *, shifted: bool) -> tuple[Sides, Sides]:
@@ -80,8 +81,8 @@ class WindowAttention(nn.Module):
 
     def forward(self, windows: Tensor, mask: Tensor | None = None) -> Tensor:
         """(B*W, N, C) -> (B*W, N, C); `mask` (W, N, N) is added to the scores of every image's windows."""
-        count, n, _ = windows.shape
-        qkv = self.qkv(windows).reshape(count, n, 3, self.num_heads, -1).permute(2, 0, 3, 1, 4)
+        count, n, dim = windows.shape
+        qkv = self.qkv(windows).reshape(count, n, 3, self.num_heads, dim // self.num_heads).permute(2, 0, 3, 1, 4)
         q, k, v = qkv.unbind(0)
         bias = self.bias()
         if mask is not None:
