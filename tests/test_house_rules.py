@@ -109,3 +109,19 @@ def test_listing_models_imports_nothing_heavy() -> None:
 def test_building_a_model_imports_no_pictures_and_no_extras() -> None:
     statement = "import vitscope; vitscope.create_model('guide_tiny')"
     assert imported_by(statement).isdisjoint(["torchvision", "matplotlib", "timm", "transformers", "optuna", "onnx"])
+
+
+def imports_of(path: Path) -> set[str]:
+    """Every module a file imports, wherever it does: 'torch.nn', 'torch', ..."""
+    found: set[str] = set()
+    for node in nodes(path):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+@pytest.mark.parametrize("path", sorted((SOURCE / "core").rglob("*.py")), ids=named)
+def test_core_knows_no_networks(path: Path) -> None:
+    assert not {module for module in imports_of(path) if module.startswith(("torch.nn", "torchvision"))}

@@ -16,8 +16,6 @@ import pytest
 from vitscope import __version__
 from vitscope.models.variants import list_models
 
-pytestmark = pytest.mark.slow
-
 ROOT = Path(__file__).parents[1]
 
 

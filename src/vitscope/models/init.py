@@ -62,10 +62,11 @@ def init_mimetic_positions(table: Tensor, grid_size: tuple[int, int]) -> None:
 def init_mimetic_attention(attn: Attention) -> None:
     """W_v W_proj = 0.4 Z - 0.4 I over all heads and, per head, W_q W_k^T = 0.7 Z + 0.7 I, Z ~ N(0, 1/D).
 
-    Each product is split by its singular values, keeping as many as the head has numbers.
+    Each product is split by its singular values, keeping as many as the head has numbers. That costs one
+    decomposition of a D x D matrix per head: nothing for D = 192, seconds a block for D = 768 on one core.
     """
     inner, dim = attn.num_heads * attn.head_dim, attn.qkv.in_features
-    eye = torch.eye(dim, device=attn.qkv.weight.device)
+    eye = torch.eye(dim, device=attn.qkv.weight.device, dtype=torch.float32)
 
     def noise() -> Tensor:
         return torch.randn_like(eye) / math.sqrt(dim)
