@@ -26,7 +26,9 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "error: vitscope needs Python >= 3.11; $(PYTHON) is $$($(PYTHON) -V 2>&1)"; \
 	    echo "to do: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11"; exit 1; }
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "making $(VENV): downloads PyTorch once, several GB and minutes; later calls are instant"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
+	  { echo "error: $(PYTHON) cannot make environments"; echo "to do: on Debian or Ubuntu, apt-get install python3-venv"; exit 1; }
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[$(EXTRAS)]'
 	@touch $@

@@ -32,8 +32,11 @@ def main(folder: Path) -> None:
             title=f"untrained vit_tiny_patch16_224, layer 0, init '{init}': a patch looks {looks}",
         )
         print(f"wrote {path}")
-    weights = model.attention_maps(torch.zeros(1, 3, 224, 224), layers=[0])[0]
-    print(f"attention of layer 0: {tuple(weights.shape)} (batch, heads, tokens, tokens); each row sums to 1")
+    with torch.no_grad():
+        weights = model.eval().attention_maps(torch.zeros(1, 3, 224, 224), layers=[0])[0]
+    sums = weights.sum(dim=-1)
+    print(f"attention of layer 0: {tuple(weights.shape)} (batch, heads, tokens, tokens)")
+    print(f"its rows sum to {sums.min():.6f} .. {sums.max():.6f}")
 
 
 if __name__ == "__main__":

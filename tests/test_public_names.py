@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import subprocess
 import sys
 
 import pytest
 
 import vitscope
+from vitscope.models.build import build_model
 
 
 @pytest.mark.parametrize("name", vitscope.__all__)
@@ -18,9 +20,20 @@ def test_every_public_name_resolves(name: str) -> None:
 
 
 def test_the_names_of_the_design_are_public() -> None:
-    wanted = {"list_models", "model_config", "register_model", "create_model", "load_model", "save_model"}
-    assert wanted <= set(vitscope.__all__)
+    wanted = "list_models model_config register_model create_model load_model save_model load_labels load_preprocessing"
+    wanted += " ViTConfig SwinConfig ResNetConfig CNNConfig LSTMConfig MAEConfig SimMIMConfig PreprocessConfig"
+    assert {*wanted.split(), "VitscopeError"} <= set(vitscope.__all__)
     assert len(set(vitscope.__all__)) == len(vitscope.__all__)
+
+
+def test_dir_shows_the_public_names_and_nothing_else() -> None:
+    assert dir(vitscope) == sorted(vitscope.__all__)
+
+
+def test_loading_takes_a_source_and_gives_a_model() -> None:
+    assert list(inspect.signature(vitscope.load_model).parameters) == ["source"]
+    for function in (vitscope.load_model, vitscope.create_model, build_model):
+        assert inspect.signature(function).return_annotation == "VisionModel"
 
 
 @pytest.mark.parametrize("name", [name for name in vitscope.__all__ if name != "__version__"])

@@ -16,24 +16,57 @@ from typing import TYPE_CHECKING, Any
 from vitscope.version import __version__
 
 if TYPE_CHECKING:
+    from vitscope.core.errors import VitscopeError
+    from vitscope.data.config import PreprocessConfig
+    from vitscope.models.config import (
+        CNNConfig,
+        LSTMConfig,
+        MAEConfig,
+        ResNetConfig,
+        SimMIMConfig,
+        SwinConfig,
+        ViTConfig,
+    )
     from vitscope.models.variants import list_models, model_config, register_model
     from vitscope.weights.create import create_model
-    from vitscope.weights.folder import load_model, save_model
+    from vitscope.weights.folder import load_labels, load_model, load_preprocessing, save_model
 
 _HOMES = {
+    "VitscopeError": "vitscope.core.errors",
+    "PreprocessConfig": "vitscope.data.config",
+    "CNNConfig": "vitscope.models.config",
+    "LSTMConfig": "vitscope.models.config",
+    "MAEConfig": "vitscope.models.config",
+    "ResNetConfig": "vitscope.models.config",
+    "SimMIMConfig": "vitscope.models.config",
+    "SwinConfig": "vitscope.models.config",
+    "ViTConfig": "vitscope.models.config",
     "list_models": "vitscope.models.variants",
     "model_config": "vitscope.models.variants",
     "register_model": "vitscope.models.variants",
     "create_model": "vitscope.weights.create",
+    "load_labels": "vitscope.weights.folder",
     "load_model": "vitscope.weights.folder",
+    "load_preprocessing": "vitscope.weights.folder",
     "save_model": "vitscope.weights.folder",
 }
 
 __all__ = [
+    "CNNConfig",
+    "LSTMConfig",
+    "MAEConfig",
+    "PreprocessConfig",
+    "ResNetConfig",
+    "SimMIMConfig",
+    "SwinConfig",
+    "ViTConfig",
+    "VitscopeError",
     "__version__",
     "create_model",
     "list_models",
+    "load_labels",
     "load_model",
+    "load_preprocessing",
     "model_config",
     "register_model",
     "save_model",
@@ -47,4 +80,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted(__all__)

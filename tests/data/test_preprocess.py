@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from torchvision.transforms import v2
 
 from vitscope.core.config import from_dict, to_dict
 from vitscope.core.errors import ConfigError, DataError, UsageError
+from vitscope.data import preprocess as preprocess_file
 from vitscope.data.builtin import BUILTIN_PICTURES, builtin_picture
 from vitscope.data.config import PreprocessConfig, half_normalised
 from vitscope.data.preprocess import preprocess, resize
@@ -111,6 +115,86 @@ def test_interpolations_are_pillows(interpolation: str) -> None:
     source = picture(31, 17)
     wanted = source.resize((7, 7), Image.Resampling[interpolation.upper()])
     assert np.array_equal(np.asarray(resize(source, config)), np.asarray(wanted))
+
+
+# --- the same as torchvision and timm ---------------------------------------------------------------------------
+
+SIZES = [(427, 640), (640, 427), (333, 500), (224, 224), (32, 32), (100, 75), (31, 500), (500, 31), (225, 224)]
+"""(height, width)."""
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+def largest_difference(ours: torch.Tensor, theirs: torch.Tensor) -> float:
+    assert ours.shape == theirs.shape
+    return (ours - theirs).abs().max().item()
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("share", [1.0, 0.95, 0.9, 0.875])
+def test_a_square_is_timms(size: tuple[int, int], share: float) -> None:
+    transforms_factory = pytest.importorskip("timm.data.transforms_factory")
+    source = picture(size[1], size[0])
+    for side in (224, 33, 384):
+        theirs = transforms_factory.create_transform(
+            (3, side, side), is_training=False, interpolation="bicubic", crop_pct=share, mean=MEAN, std=STD
+        )
+        config = PreprocessConfig(img_size=(side, side), crop_share=share, mean=MEAN, std=STD)
+        assert largest_difference(preprocess(source, config), theirs(source)) < 1e-6, side
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("interpolation", ["bicubic", "bilinear", "nearest"])
+def test_a_square_is_torchvisions(size: tuple[int, int], interpolation: str) -> None:
+    source = picture(size[1], size[0])
+    for side, shorter in ((224, 256), (31, 38), (224, 224)):
+        theirs = v2.Compose([v2.Resize(shorter, v2.InterpolationMode(interpolation)), v2.CenterCrop(side)])
+        config = PreprocessConfig(img_size=(side, side), crop_share=side / shorter, interpolation=interpolation)  # type: ignore[arg-type]
+        assert np.array_equal(np.asarray(resize(source, config)), np.asarray(theirs(source)))
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("target", [(160, 320), (320, 160), (97, 31)], ids=str)
+def test_a_rectangle_is_timms(size: tuple[int, int], target: tuple[int, int]) -> None:
+    """timm always resizes to a rectangle bilinearly; here the setting counts."""
+    transforms_factory = pytest.importorskip("timm.data.transforms_factory")
+    source = picture(size[1], size[0])
+    for share in (1.0, 0.9):
+        theirs = transforms_factory.create_transform(
+            (3, *target), is_training=False, crop_pct=share, mean=MEAN, std=STD
+        )
+        config = PreprocessConfig(img_size=target, crop_share=share, mean=MEAN, std=STD, interpolation="bilinear")
+        assert largest_difference(preprocess(source, config), theirs(source)) < 1e-6
+
+
+# --- pictures like threads --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [(20000, 1), (1, 20000), (20000, 3)], ids=str)
+@pytest.mark.parametrize("target", [(224, 224), (160, 320)], ids=str)
+def test_a_thread_takes_no_gigabytes(size: tuple[int, int], target: tuple[int, int], monkeypatch: Any) -> None:
+    pixels, plain = [], Image.Image.resize
+
+    def watched(self: Image.Image, size: tuple[int, int], *args: Any, **kwargs: Any) -> Image.Image:
+        pixels.append(size[0] * size[1])
+        return plain(self, size, *args, **kwargs)
+
+    monkeypatch.setattr(Image.Image, "resize", watched)
+    assert preprocess(picture(*size), half_normalised(target, 3)).shape == (3, *target)
+    assert max(pixels) <= 64 * target[0] * target[1]
+
+
+@pytest.mark.parametrize("interpolation", ["bicubic", "bilinear", "nearest"])
+@pytest.mark.parametrize("size", [(1500, 20), (20, 1500), (333, 2), (640, 427)], ids=str)
+def test_cutting_first_shows_the_same_middle(size: tuple[int, int], interpolation: Any, monkeypatch: Any) -> None:
+    config = PreprocessConfig(img_size=(16, 16), crop_share=0.9, interpolation=interpolation)
+    source = picture(*size)
+    monkeypatch.setattr(preprocess_file, "MOST_WASTE", 10**9)
+    whole = np.asarray(resize(source, config)).astype(int)
+    monkeypatch.setattr(preprocess_file, "MOST_WASTE", 0)
+    cut = np.asarray(resize(source, config)).astype(int)
+    # Pillow keeps the box in single precision: a grey or two apart, and ties between neighbours may fall otherwise.
+    assert np.quantile(np.abs(whole - cut), 0.9) <= 1
+    assert interpolation == "nearest" or np.abs(whole - cut).max() <= 3
 
 
 sides = st.integers(1, 40)

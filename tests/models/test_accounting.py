@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from torch import Tensor
 from vitscope.core.config import updated
 from vitscope.models.accounting.account import Account, count_parameters
 from vitscope.models.accounting.compute import count_macs
+from vitscope.models.accounting.hollow import build_hollow
 from vitscope.models.accounting.memory import training_memory
 from vitscope.models.accounting.parts import fold_parts, list_parts
 from vitscope.models.build import build_model
@@ -87,6 +90,48 @@ def test_blocks_that_differ_are_not_folded_together() -> None:
     names = {part.name: part.times for part in fold_parts(Account(pruned).parts)}
     assert names["blocks.0-1.attn.qkv"] == 2
     assert names["blocks.2.attn.qkv"] == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"num_heads": (4, 4, 2), "head_dim": 8},
+        {"mlp_dim": (16, 8, 40)},
+        {"position": "relative", "pool": "attention", "qk_norm": True, "layer_scale": 0.1},
+        {"mlp": "swiglu", "num_registers": 2, "distilled": True, "depth": 1},
+    ],
+    ids=str,
+)
+def test_counting_one_block_counts_them_all(options: dict[str, Any]) -> None:
+    config = updated(SMALL, **options)
+    assert count_parameters(config) == sum(parameter.numel() for parameter in build_model(config).parameters())
+
+
+@pytest.mark.parametrize("name", ["vit_tiny", "resnet18", "mnist_lstm", "swin_tiny_patch4_window7_224"])
+def test_a_hollow_network_has_the_shapes_of_a_real_one(name: str) -> None:
+    hollow, real = build_hollow(model_config(name)), build_model(model_config(name))
+
+    def shapes(network: Any) -> dict[str, Any]:
+        tensors = [*network.named_parameters(), *network.named_buffers()]
+        return {key: (tensor.shape, tensor.dtype) for key, tensor in tensors}
+
+    assert shapes(hollow) == shapes(real)
+    assert all(tensor.is_meta for tensor in [*hollow.parameters(), *hollow.buffers()])
+    assert hollow.config == real.config
+
+
+def test_only_hollow_networks_begin_without_values() -> None:
+    build_hollow(SMALL)
+    assert build_model(SMALL).blocks[0].attn.qkv.weight.std() > 0.01
+
+
+def test_listing_every_model_does_not_import_the_compiler() -> None:
+    """It takes longer than the counting."""
+    program = (
+        "import sys; from vitscope.cli.model_tables import list_rows; from vitscope import list_models; "
+        "list_rows(list_models()); sys.exit('torch._dynamo' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], timeout=120, check=False).returncode == 0
 
 
 # --- multiply-adds ----------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from vitscope.models import advice as advice_file
 from vitscope.models.accounting.account import Account
 from vitscope.models.advice import FITTING_BATCH, GUIDE_MEMORY, SMALLER, USABLE, Advice, advise
 from vitscope.models.build import build_model
-from vitscope.models.config import Wishes, pair
+from vitscope.models.config import ViTConfig, Wishes, pair
 from vitscope.models.measured import MEASURED
 from vitscope.models.variants import list_models
 
@@ -165,6 +165,13 @@ def test_the_answer_runs(wish: str, img_size: int) -> None:
         logits = model(torch.empty(2, 3, *pair(chosen.config.img_size)))
     assert logits.shape == (2, 10)
     assert sum(parameter.numel() for parameter in model.parameters()) == chosen.parameters
+
+
+def test_only_vits_are_advised() -> None:
+    with pytest.raises(TypeError, match="expected the name of a ViT to advise, received 'resnet18'"):
+        advice_file._candidate("resnet18", Wishes())
+    names = {*SMALLER, *SMALLER.values(), *advice_file.GUIDE_MEMORY}
+    assert all(isinstance(advice_file.model_config(name), ViTConfig) for name in names)
 
 
 def test_every_step_down_is_smaller() -> None:

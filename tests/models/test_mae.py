@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from vitscope.core.config import updated
+from vitscope.core.config import to_dict, updated
 from vitscope.core.errors import ConfigError, InputError, VitscopeError
 from vitscope.models.build import build_model
 from vitscope.models.config import MAEConfig, ViTConfig
@@ -266,10 +266,38 @@ def test_features_are_the_encoders() -> None:
 
 def test_no_classifier() -> None:
     model = small_mae()
-    with pytest.raises(VitscopeError, match=r"model\.encoder\.reset_classifier\(10\)"):
+    images = pictures(model.config)
+    with pytest.raises(VitscopeError, match=r"encoder = model\.encoder; encoder\.reset_classifier\(10\)"):
         model.reset_classifier(10)
-    model.encoder.reset_classifier(10)
-    assert model.encoder(pictures(model.config)).shape == (2, 10)
+    encoder = model.encoder
+    encoder.reset_classifier(10)
+    assert encoder(images).shape == (2, 10)
+    with pytest.raises(ConfigError, match=r"the encoder no longer fits its MAE: encoder\.num_classes: expected 0"):
+        _ = model.config
+    encoder.reset_classifier(0)
+    assert model.config == small_config()
+
+
+def test_the_config_follows_an_encoder_changed_by_itself() -> None:
+    model = small_mae()
+    model.encoder.set_input_size(48)
+    assert model.config == small_config({"img_size": 48})
+    assert (model.config.img_size, model.config.num_visible) == (48, 9)
+    assert model.config is model.config
+
+
+def test_a_size_it_refuses_leaves_it_as_it_was() -> None:
+    model = small_mae()
+    with pytest.raises(ConfigError, match="mask_ratio"):
+        model.set_input_size(8)
+    assert model.config == small_config()
+    assert model.encoder.config == small_config().encoder
+
+
+def test_the_config_answers_for_its_encoder() -> None:
+    config = small_config({"img_size": (16, 48), "in_chans": 1})
+    assert (config.img_size, config.patch_size, config.in_chans, config.num_classes) == ((16, 48), 8, 1, 0)
+    assert "img_size" not in to_dict(config)
 
 
 @pytest.mark.parametrize("position", ["sincos", "learned"])

@@ -135,3 +135,10 @@ def test_checkpointing_counts_a_batch_once_in_synchronised_batchnorm() -> None:
 def test_numbers_that_are_none_are_refused(settings: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="expected"):
         ViTConfig(**SMALL, **settings)
+
+
+def test_a_new_head_forgets_the_old_labels() -> None:
+    model = build_model(CONFIGS["learned"])
+    model.labels = ["cat", "dog", "fox", "owl", "elk"]
+    model.reset_classifier(5)
+    assert model.labels is None

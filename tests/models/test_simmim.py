@@ -180,7 +180,7 @@ def test_interface() -> None:
     assert model.no_weight_decay() == {"mask_token", "encoder.cls_token", "encoder.pos_embed"}
     outside = {key for key in model.state_dict() if not key.startswith("encoder.")}
     assert outside == {"mask_token", "decoder.0.weight", "decoder.0.bias"}
-    with pytest.raises(VitscopeError, match=r"model\.encoder\.reset_classifier\(5\)"):
+    with pytest.raises(VitscopeError, match=r"encoder = model\.encoder; encoder\.reset_classifier\(5\)"):
         model.reset_classifier(5)
 
 
@@ -194,6 +194,14 @@ def test_another_input_size(position: str) -> None:
     again = build_model(model.config)
     again.load_state_dict(model.state_dict())
     assert torch.equal(again(images, mask).prediction, model(images, mask).prediction)
+
+
+def test_the_config_follows_and_answers_for_its_encoder() -> None:
+    model = small_simmim({"in_chans": 1})
+    model.encoder.set_input_size((16, 40))
+    config = model.config
+    assert config.encoder == model.encoder.config
+    assert (config.img_size, config.patch_size, config.in_chans, config.num_classes) == ((16, 40), 8, 1, 0)
 
 
 def test_checkpointing_changes_no_number() -> None:

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import vitscope
+from vitscope.core.config import updated
 from vitscope.core.errors import ConfigError, UsageError, VitscopeError
 from vitscope.models.config import ViTConfig
 from vitscope.models.variants import VARIANTS, list_models, model_config
@@ -50,6 +51,42 @@ def test_an_encoder_takes_a_dict_of_changes() -> None:
 def test_an_encoder_takes_a_config_too() -> None:
     encoder = ViTConfig(img_size=32, embed_dim=32, depth=1, num_heads=2, num_classes=0, position="sincos")
     assert configured("mae_vit_base_patch16", {"encoder": encoder}).encoder == encoder  # type: ignore[union-attr]
+
+
+def test_a_masked_model_hands_on_what_only_its_encoder_has() -> None:
+    config: Any = configured("mae_vit_base_patch16", {"img_size": 64, "depth": 2, "mask_ratio": 0.5})
+    preset: Any = model_config("mae_vit_base_patch16")
+    assert config.encoder == updated(preset.encoder, img_size=64, depth=2)
+    assert (config.mask_ratio, config.decoder_depth) == (0.5, preset.decoder_depth)
+    small = {"embed_dim": 32, "depth": 1, "num_heads": 2}
+    model = create_model("simmim_vit_base_patch16_224", img_size=64, encoder=small)
+    assert model(torch.randn(1, 3, 64, 64)).prediction.shape == (1, 3, 64, 64)
+
+
+def test_a_masked_model_hands_on_to_the_encoder_given() -> None:
+    encoder = ViTConfig(img_size=32, embed_dim=32, depth=1, num_heads=2, num_classes=0, position="sincos")
+    config: Any = configured("mae_vit_base_patch16", {"encoder": encoder, "img_size": 64})
+    assert config.encoder == updated(encoder, img_size=64)
+    with pytest.raises(ConfigError, match="encoder: expected ViTConfig, received 3"):
+        configured("mae_vit_base_patch16", {"encoder": 3, "img_size": 64})
+    with pytest.raises(ConfigError, match=r"encoder\.num_classes: expected 0"):
+        configured("mae_vit_base_patch16", {"num_classes": 10})
+
+
+@pytest.mark.parametrize(
+    ("key", "fix"),
+    [
+        ("imgsize", "did you mean 'img_size'"),
+        ("mask_ration", "did you mean 'mask_ratio'"),
+        ("hidden_size", "you mean 'embed_dim'"),
+        ("norm_pix_loss", "you mean 'normalize_pixels'"),
+        ("qqqqqqqq", "they have: encoder, "),
+    ],
+)
+def test_what_neither_the_masked_model_nor_its_encoder_has(key: str, fix: str) -> None:
+    with pytest.raises(ConfigError, match=f"neither MAEConfig nor its encoder, ViTConfig, has a setting '{key}'") as no:
+        create_model("mae_vit_base_patch16", **{key: 1})
+    assert str(no.value.fix).startswith(fix)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,8 @@ import json
 import os
 import shutil
 import struct
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,8 @@ from vitscope.data.config import PreprocessConfig
 from vitscope.models.build import build_model
 from vitscope.models.config import CNNConfig, LSTMConfig, MAEConfig, ResNetConfig, SimMIMConfig, SwinConfig, ViTConfig
 from vitscope.weights import folder as folder_file
-from vitscope.weights.folder import FILES, load_config, load_labels, load_model, load_preprocessing, save_model
+from vitscope.weights import place as place_file
+from vitscope.weights.folder import WRITTEN, load_config, load_labels, load_model, load_preprocessing, save_model
 
 SMALL = {"img_size": 32, "patch_size": 8, "embed_dim": 32, "depth": 2, "num_heads": 2, "num_classes": 5}
 TINY = ViTConfig(**SMALL)  # type: ignore[arg-type]
@@ -107,7 +110,7 @@ def snapshot(folder: Path) -> dict[str, bytes]:
 def test_a_model_comes_back_bit_for_bit(config: Any, dtype: torch.dtype, tmp_path: Path) -> None:
     model = network(config).to(dtype)
     assert save_model(model, tmp_path / "m") == tmp_path / "m"
-    assert sorted(path.name for path in (tmp_path / "m").iterdir()) == sorted(FILES)
+    assert sorted(path.name for path in (tmp_path / "m").iterdir()) == sorted(WRITTEN)
     loaded = load_model(tmp_path / "m")
     assert not loaded.training
     assert {name for name, p in model.named_parameters() if p.requires_grad} == {
@@ -225,9 +228,10 @@ def test_a_wrong_number_of_labels_is_refused(labels: list[str], tmp_path: Path) 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_labels_that_could_not_be_read_back_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("labels", [[0, 1, 2, 3, 4], "owner"])
+def test_labels_that_are_no_list_of_names_are_refused(labels: Any, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="labels: expected a list of names"):
-        save_model(network(TINY), tmp_path / "m", labels=[0, 1, 2, 3, 4])  # type: ignore[list-item]
+        save_model(network(TINY), tmp_path / "m", labels=labels)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -267,6 +271,44 @@ def test_a_folder_with_other_things_is_never_touched(files: list[str], overwrite
     assert snapshot(tmp_path) == before
 
 
+def test_what_others_add_does_not_make_it_a_stranger(tmp_path: Path) -> None:
+    """They speak of the old weights, so they go with them."""
+    save_model(network(TINY), tmp_path / "m")
+    for name in ("README.md", "certificate.json"):
+        (tmp_path / "m" / name).write_text("of the old weights")
+    before = snapshot(tmp_path)
+    with pytest.raises(VitscopeError, match="already holds a model"):
+        save_model(network(TINY), tmp_path / "m")
+    assert snapshot(tmp_path) == before
+    save_model(network(TINY, seed=5), tmp_path / "m", overwrite=True)
+    assert sorted(path.name for path in (tmp_path / "m").iterdir()) == sorted(WRITTEN)
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("config", ['{"model_type": "vit"}', "[1]", "{", ""])
+def test_somebody_elses_model_is_never_touched(config: str, overwrite: bool, tmp_path: Path) -> None:
+    """Others' folders have the same file names; ours is known by the format in its config.json."""
+    place = tmp_path / "theirs"
+    place.mkdir()
+    (place / "config.json").write_text(config)
+    (place / "model.safetensors").write_text("precious")
+    (place / "README.md").write_text("precious")
+    before = snapshot(tmp_path)
+    with pytest.raises(VitscopeError, match=r"is not a saved model: it has no config\.json of vitscope's"):
+        save_model(network(TINY), place, overwrite=overwrite)
+    assert snapshot(tmp_path) == before
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_model_folder_with_other_things_is_never_touched(overwrite: bool, tmp_path: Path) -> None:
+    save_model(network(TINY), tmp_path / "m")
+    (tmp_path / "m/notes.md").write_text("precious")
+    before = snapshot(tmp_path)
+    with pytest.raises(VitscopeError, match=r"holds more than a model, which would be lost: notes\.md"):
+        save_model(network(TINY), tmp_path / "m", overwrite=overwrite)
+    assert snapshot(tmp_path) == before
+
+
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_file_in_the_way_is_never_touched(overwrite: bool, tmp_path: Path) -> None:
     (tmp_path / "m").write_text("precious")
@@ -286,7 +328,7 @@ def half_written(tensors: object, path: Path, **kwargs: object) -> None:
 
 @pytest.mark.parametrize(
     ("name", "broken"),
-    [("save_file", half_written), ("_flush", disk_full), ("write_json", disk_full), ("_swap", disk_full)],
+    [("save_file", half_written), ("flush", disk_full), ("write_json", disk_full), ("swap", disk_full)],
 )
 @pytest.mark.parametrize("there_before", [True, False])
 def test_a_failure_in_the_middle_leaves_what_was_there(
@@ -306,7 +348,9 @@ def test_a_failure_in_the_middle_leaves_what_was_there(
 def test_a_failure_in_the_swap_itself_leaves_the_old_model(
     failing: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The old folder steps aside before the new one comes; when the new one cannot come, the old one returns."""
+    """Where two folders cannot change places at once, the old one steps aside before the new one comes; when the new
+    one cannot come, the old one returns."""
+    monkeypatch.setattr(place_file, "exchange", lambda first, second: False)
     save_model(network(TINY), tmp_path / "m")
     before = snapshot(tmp_path)
     rename, calls = Path.rename, []
@@ -323,6 +367,60 @@ def test_a_failure_in_the_swap_itself_leaves_the_old_model(
         save_model(network(TINY, seed=5), tmp_path / "m", overwrite=True)
     assert snapshot(tmp_path) == before
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
+
+
+def test_without_the_exchange_an_old_model_is_replaced_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(place_file, "exchange", lambda first, second: False)
+    new = network(TINY, seed=5)
+    save_model(network(TINY), tmp_path / "m")
+    save_model(new, tmp_path / "m", overwrite=True)
+    assert_same(new, load_model(tmp_path / "m"))
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+
+
+KILLED = """
+import os, sys, shutil
+from pathlib import Path
+from vitscope.weights.folder import load_model, save_model
+
+def killed(function):
+    def then_dead(*args, **kwargs):
+        function(*args, **kwargs)
+        os._exit(9)
+    return then_dead
+
+model = load_model(sys.argv[1])
+Path.rename = killed(Path.rename)
+shutil.rmtree = killed(lambda *args, **kwargs: None)
+save_model(model, sys.argv[2], overwrite=True)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="folders change places in one step on Linux only")
+def test_a_process_killed_in_the_swap_leaves_a_whole_model(tmp_path: Path) -> None:
+    """As by kill -9: no `except` runs. It dies after its first rename, or before it clears the old folder away."""
+    old, new = network(TINY), network(TINY, seed=5)
+    save_model(old, tmp_path / "m")
+    save_model(new, tmp_path / "new")
+    done = subprocess.run([sys.executable, "-c", KILLED, tmp_path / "new", tmp_path / "m"], check=False)
+    assert done.returncode == 9
+    assert_same(new, load_model(tmp_path / "m"))
+
+
+def test_exchange_says_what_it_could_do(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    assert not place_file.exchange(tmp_path / "a", tmp_path / "nowhere")
+    assert (tmp_path / "a").is_dir()
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    save_model(network(TINY), tmp_path / "real")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    new = network(TINY, seed=5)
+    assert save_model(new, tmp_path / "link", overwrite=True) == tmp_path / "link"
+    assert (tmp_path / "link").is_symlink()
+    assert_same(new, load_model(tmp_path / "real"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "real"]
 
 
 def test_ctrl_c_in_the_middle_leaves_the_old_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -349,7 +447,7 @@ def test_the_umask_says_who_may_read(umask: int, tmp_path: Path) -> None:
         os.umask(before)
     assert (tmp_path / "m").stat().st_mode & 0o777 == 0o777 & ~umask
     modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "m").iterdir()}
-    assert modes == dict.fromkeys(FILES, 0o666 & ~umask)
+    assert modes == dict.fromkeys(WRITTEN, 0o666 & ~umask)
 
 
 # --- damage -----------------------------------------------------------------------------------------------------

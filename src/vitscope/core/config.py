@@ -31,7 +31,8 @@ C = TypeVar("C")
 def config(cls: type[C]) -> type[C]:
     """Make `cls` a frozen keyword-only dataclass whose fields are type-checked.
 
-    A class attribute `synonyms` (other people's word -> ours) feeds the "you mean ..." of unknown keys.
+    Class attributes `synonyms` and `value_synonyms` (other people's word -> ours) feed the "you mean ..." of unknown
+    keys and of unknown choices.
     """
     rules = getattr(cls, "__post_init__", None)  # its own, or those of the config it extends
 
@@ -149,7 +150,7 @@ def _checked(cls: type, name: str, value: Any) -> Any:
         choices = [arg for arg in literal_choices(hint) if isinstance(arg, str)]
         raise ConfigError(
             expected(name, describe_type(hint), shortened(value)),
-            fix=did_you_mean(value, choices) if isinstance(value, str) and choices else None,
+            fix=did_you_mean(value, choices, _value_synonyms(cls)) if isinstance(value, str) and choices else None,
         ) from None
 
 
@@ -184,6 +185,10 @@ def literal_choices(hint: Any) -> tuple[Any, ...]:
     if typing.get_origin(hint) is typing.Literal:
         return typing.get_args(hint)
     return tuple(choice for arg in typing.get_args(hint) for choice in literal_choices(arg))
+
+
+def _value_synonyms(cls: type) -> dict[str, str] | None:
+    return getattr(cls, "value_synonyms", None)
 
 
 def _required(field: dataclasses.Field[Any]) -> bool:

@@ -19,7 +19,7 @@ class PreprocessConfig:
     crop: Literal["centre", "squash"] = "centre"
     """Keep the shape and cut the middle out, or squash the whole picture into the size."""
     crop_share: float = 1.0
-    """Share of the resized picture's side that the middle cut keeps."""
+    """Share of the resized picture's side that the middle cut keeps (timm's crop_pct). Squashing cuts nothing."""
     interpolation: Literal["bicubic", "bilinear", "nearest"] = "bicubic"
     """How pixels are resampled."""
     mean: tuple[float, ...] = (0.5, 0.5, 0.5)

@@ -1,4 +1,7 @@
-"""From a picture to the tensor a model reads, by the settings that travel with its weights."""
+"""From a picture to the tensor a model reads, by the settings that travel with its weights.
+
+Pixel for pixel what torchvision's Resize and CenterCrop (and so timm's evaluation transform) do to a PIL picture.
+"""
 
 from __future__ import annotations
 
@@ -17,18 +20,40 @@ if TYPE_CHECKING:
 
 
 FILTERS = {"bicubic": Resampling.BICUBIC, "bilinear": Resampling.BILINEAR, "nearest": Resampling.NEAREST}
+MOST_WASTE = 64
+"""A picture that would be resized to more than this many times the area kept is cut first."""
 
 
 def resize(picture: Image, config: PreprocessConfig) -> Image:
     """The part of the picture the model will see, at the size it will see it."""
     height, width = config.img_size
+    resampling = FILTERS[config.interpolation]
     if config.crop == "squash":
-        return picture.resize((width, height), FILTERS[config.interpolation])
-    least_height, least_width = math.floor(height / config.crop_share), math.floor(width / config.crop_share)
-    scale = max(least_height / picture.height, least_width / picture.width)
-    size = max(width, round(picture.width * scale)), max(height, round(picture.height * scale))
-    left, top = (size[0] - width) // 2, (size[1] - height) // 2
-    return picture.resize(size, FILTERS[config.interpolation]).crop((left, top, left + width, top + height))
+        return picture.resize((width, height), resampling)
+    down, across = resized_size((picture.height, picture.width), config)
+    top, left = round((down - height) / 2), round((across - width) / 2)
+    if down * across <= MOST_WASTE * height * width:
+        return picture.resize((across, down), resampling).crop((left, top, left + width, top + height))
+    # A picture one pixel high would grow to gigabytes. The same cut, in the coordinates of the picture as it is.
+    x, y = picture.width / across, picture.height / down
+    box = (left * x, top * y, min((left + width) * x, picture.width), min((top + height) * y, picture.height))
+    return picture.resize((width, height), resampling, box=box)
+
+
+def resized_size(size: tuple[int, int], config: PreprocessConfig) -> tuple[int, int]:
+    """(height, width) of the whole picture, shape kept, just before its middle is cut out.
+
+    The middle plus its margin, `floor(img_size / crop_share)`, must be covered. Square: the shorter side is made as
+    long, the longer follows, rounded down (torchvision). Not square: the tighter side decides, both are rounded to
+    the nearest (timm's `ResizeKeepRatio`, here with the interpolation asked for).
+    """
+    height, width = (math.floor(side / config.crop_share) for side in config.img_size)
+    if height == width:
+        short, long = min(size), max(size)
+        longer = int(height * long / short)
+        return (height, longer) if size[0] <= size[1] else (longer, height)
+    ratio = min(size[0] / height, size[1] / width)
+    return max(height, round(size[0] / ratio)), max(width, round(size[1] / ratio))
 
 
 def preprocess(picture: Image, config: PreprocessConfig) -> Tensor:

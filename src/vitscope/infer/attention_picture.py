@@ -12,7 +12,9 @@ from vitscope.core.errors import InputError, expected
 from vitscope.data.config import PreprocessConfig
 from vitscope.data.preprocess import preprocess, resize
 from vitscope.models.config import ViTConfig
+from vitscope.models.model import VisionModel
 from vitscope.models.modes import in_mode
+from vitscope.models.reconstruction import MaskedModel
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 @torch.no_grad()
 def attention_from(
-    model: Any,
+    model: VisionModel,
     picture: Image,
     preprocessing: PreprocessConfig,
     *,
@@ -32,7 +34,7 @@ def attention_from(
     The one who looks is the class token or, where `patch` (row, column) is given, that patch. A model without a
     class token needs a patch. Weights of a head sum to 1 over all tokens; what goes to prefix tokens is left out.
     """
-    model = getattr(model, "encoder", model)  # a masked model looks with its encoder
+    model = _looking(model)
     cfg = model.config
     if not isinstance(cfg, ViTConfig):
         raise InputError(
@@ -54,7 +56,7 @@ def attention_from(
 
 
 def draw_attention(
-    model: Any,
+    model: VisionModel,
     picture: Image,
     preprocessing: PreprocessConfig,
     path: str | Path,
@@ -63,44 +65,57 @@ def draw_attention(
     patch: tuple[int, int] | None = None,
     title: str = "",
 ) -> Path:
-    """Write a PNG: picture / attention / overlay, then a map per head with its largest weight."""
+    """Write a PNG: picture / attention / overlay, then a map per head.
+
+    Maps are drawn as multiples of looking at every token alike, from 0 up to their largest (at least 3, so that a
+    model that looks everywhere alike gives a flat map, not magnified noise).
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     heads = attention_from(model, picture, preprocessing, layer=layer, patch=patch)
-    model = getattr(model, "encoder", model)
-    shown = np.asarray(resize(picture.convert("RGB"), preprocessing))
+    model = _looking(model)
+    heads = heads * model.config.num_tokens
     mean = heads.mean(axis=0)
+    shown = np.asarray(resize(picture.convert("RGB"), preprocessing))
     columns = max(3, min(len(heads), 6))
-    rows = 1 + -(-len(heads) // columns)
-    figure = Figure(figsize=(2.6 * columns, 2.8 * rows + 0.4), layout="constrained")
+    rows = -(-len(heads) // columns)
+    shape = shown.shape[0] / shown.shape[1]
+    heights = (3.1 * shape + 1.0, rows * (9.3 / columns * shape + 0.3))
+    figure = Figure(figsize=(9.6, sum(heights) + 0.5), layout="constrained")
     FigureCanvasAgg(figure)
     figure.suptitle(title or f"attention in layer {layer % model.config.depth}")
-    grid = figure.add_gridspec(rows, columns)
-
+    upper, lower = figure.add_gridspec(2, 1, height_ratios=heights)
     extent = (0, shown.shape[1], shown.shape[0], 0)
-    top = [figure.add_subplot(grid[0, i]) for i in range(3)]
-    top[0].imshow(shown)
-    _mark(top[0], model.config, patch)
-    top[0].set_title("picture" + (", the patch that looks" if patch is not None else ""), fontsize=9)
-    drawn = top[1].imshow(mean, cmap="viridis", extent=extent)
-    figure.colorbar(drawn, ax=top[1], shrink=0.8)
-    top[1].set_title("attention, mean of heads", fontsize=9)
-    top[2].imshow(shown)
-    top[2].imshow(mean, cmap="viridis", alpha=0.6, extent=extent, interpolation="bilinear")
-    top[2].set_title("overlay", fontsize=9)
-    axes = list(top)
-    for i, head in enumerate(heads):
-        axis = figure.add_subplot(grid[1 + i // columns, i % columns])
-        axis.imshow(head, cmap="viridis", extent=extent)
-        axis.set_title(f"head {i}, max {head.max():.3f}", fontsize=8)
-        axes.append(axis)
-    for axis in axes:
+
+    def draw(axis: Any, image: np.ndarray, name: str, **look: Any) -> Any:
+        axis.set_title(name, fontsize=9)
         axis.set_axis_off()
+        return axis.imshow(image, extent=extent, **look)
+
+    def scale(weights: np.ndarray) -> dict[str, Any]:
+        return {"cmap": "viridis", "vmin": 0.0, "vmax": max(3.0, float(weights.max()))}
+
+    first, second, third = (figure.add_subplot(place) for place in upper.subgridspec(1, 3))
+    draw(first, shown, "picture" if patch is None else "picture, the patch that looks")
+    _mark(first, model.config, patch)
+    drawn = draw(second, mean, "attention, mean of heads", **scale(mean))
+    figure.colorbar(drawn, ax=[first, second, third], location="bottom", shrink=0.4, aspect=40, label="1 = all alike")
+    draw(third, shown, "overlay")
+    draw(third, mean, "overlay", alpha=0.6, interpolation="bilinear", **scale(mean))
+    places = lower.subgridspec(rows, columns)
+    for i, head in enumerate(heads):
+        axis = figure.add_subplot(places[i // columns, i % columns])
+        draw(axis, head, f"head {i}, up to {head.max():.1f}", **scale(head))
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
     return path
+
+
+def _looking(model: VisionModel) -> VisionModel:
+    """A masked model looks with its encoder."""
+    return model.encoder if isinstance(model, MaskedModel) else model
 
 
 def _mark(axis: Any, config: Any, patch: tuple[int, int] | None) -> None:

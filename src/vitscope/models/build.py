@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
 
 from vitscope.models.config import (
     CNNConfig,
@@ -15,6 +15,9 @@ from vitscope.models.config import (
     SwinConfig,
     ViTConfig,
 )
+
+if TYPE_CHECKING:
+    from vitscope.models.model import VisionModel
 
 # Only the family asked for is imported.
 NETWORKS: dict[type, tuple[str, str]] = {
@@ -31,7 +34,7 @@ CONFIGS: dict[str, type] = {cls.family: cls for cls in NETWORKS}  # pyright: ign
 """Family name -> config class, as saved files name them."""
 
 
-def build_model(config: ModelConfig) -> Any:
+def build_model(config: ModelConfig) -> VisionModel:
     """A freshly initialised network with the settings of `config`."""
     module, name = NETWORKS[type(config)]
     return getattr(import_module(module), name)(config)

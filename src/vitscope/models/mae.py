@@ -30,7 +30,7 @@ VARIANCE_EPS = 1e-6
 class MAE(MaskedModel):
     """Images (B, C, H, W) -> the error on hidden patches, every patch as painted, and what was hidden."""
 
-    config: MAEConfig
+    config: MAEConfig  # pyright: ignore[reportIncompatibleMethodOverride]
     decoder_sincos: Tensor
 
     def __init__(self, config: MAEConfig) -> None:

@@ -62,6 +62,7 @@ class VisionModel(nn.Module):
     def reset_classifier(self, num_classes: int) -> None:
         """A new, freshly initialised head for `num_classes` (0: none, the model gives pooled features)."""
         self.config = updated(self.config, num_classes=num_classes)
+        self.labels = None  # the old names belong to the old classes
         like = next(self.parameters())
         for name in self.classifiers():
             parent, _, leaf = name.rpartition(".")

@@ -22,7 +22,7 @@ NO_PIXELS_EPS = 1e-5
 class SimMIM(MaskedModel):
     """Images (B, C, H, W) -> the error on hidden pixels, the picture as painted, and what was hidden."""
 
-    config: SimMIMConfig
+    config: SimMIMConfig  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def __init__(self, config: SimMIMConfig) -> None:
         super().__init__(config)

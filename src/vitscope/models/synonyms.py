@@ -33,4 +33,26 @@ VIT_SYNONYMS = {
     "init_values": "layer_scale",
     "layerscale_value": "layer_scale",
     "weight_init": "init",
+    "pos_embed": "position",
+    "pos_embed_type": "position",
+    "positions": "position",
+    "rope": "position",
+    "swiglu": "mlp",
+    "mlp_layer": "mlp",
+    "registers": "num_registers",
+}
+
+# Other people's words for what a setting may be.
+VIT_VALUE_SYNONYMS = {
+    "avg": "mean",
+    "gap": "mean",
+    "token": "cls",
+    "map": "attention",
+    "rotary": "rope",
+    "sinusoidal": "sincos",
+    "sin_cos": "sincos",
+    "absolute": "learned",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "swish": "silu",
 }

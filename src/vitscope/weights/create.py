@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from vitscope.core.config import is_config, updated
-from vitscope.core.errors import VitscopeError
+from vitscope.core.config import field_names, is_config, updated
+from vitscope.core.errors import ConfigError, VitscopeError
+from vitscope.core.suggest import did_you_mean
 from vitscope.models.build import build_model
 from vitscope.models.config import ModelConfig
 from vitscope.models.variants import model_config
 
+if TYPE_CHECKING:
+    from vitscope.models.model import VisionModel
 
-def create_model(name: str, *, pretrained: bool = False, **settings: Any) -> Any:
+
+def create_model(name: str, *, pretrained: bool = False, **settings: Any) -> VisionModel:
     """Build a registered model: `create_model("vit_small", num_classes=10, img_size=64)`.
 
-    Any field of the model's config may be given. A field that is itself a config (the encoder of a masked model)
-    takes a dict of changes: `create_model("mae_vit_base_patch16", encoder={"depth": 6})`.
+    Any field of the model's config may be given. A masked model hands on what only its encoder has:
+    `create_model("mae_vit_base_patch16", img_size=64, depth=6)`, the same as `encoder={"img_size": 64, "depth": 6}`.
     """
     config = configured(name, settings)
     if pretrained:
@@ -31,10 +35,33 @@ def create_model(name: str, *, pretrained: bool = False, **settings: Any) -> Any
 def configured(name: str, settings: Mapping[str, Any]) -> ModelConfig:
     """The settings behind a name, with some changed."""
     config = model_config(name)
+    own, inner = _sorted_out(config, settings)
     changes = {}
-    for key, value in settings.items():
+    for key, value in own.items():
         held = getattr(config, key, None)
         if is_config(held) and isinstance(value, Mapping):
             value = updated(held, **value)
         changes[key] = value
+    if inner:
+        encoder = changes.get("encoder", getattr(config, "encoder", None))
+        # What is no config is refused, with words, where the whole is put together.
+        changes["encoder"] = updated(encoder, **inner) if is_config(encoder) else encoder
     return updated(config, **changes)
+
+
+def _sorted_out(config: ModelConfig, settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The settings of the model itself, and those that only its encoder has."""
+    encoder = getattr(config, "encoder", None)
+    if encoder is None:
+        return dict(settings), {}
+    outer, inner = field_names(type(config)), field_names(type(encoder))
+    for key in settings:
+        if key not in outer and key not in inner:
+            names = [*outer, *inner]
+            synonyms = {**type(encoder).synonyms, **type(config).synonyms}
+            raise ConfigError(
+                f"neither {type(config).__name__} nor its encoder, {type(encoder).__name__}, has a setting '{key}'",
+                fix=did_you_mean(key, names, synonyms) or f"they have: {', '.join(names)}",
+            )
+    own = {key: value for key, value in settings.items() if key in outer}
+    return own, {key: value for key, value in settings.items() if key not in outer}

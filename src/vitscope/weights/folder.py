@@ -1,16 +1,15 @@
 """The own folder: a model as files that explain themselves.
 
-config.json         family and every setting
+config.json         family and every setting; its `format` is how a model folder is recognised
 model.safetensors   the weights
 preprocessing.json  what must happen to a picture first
 labels.json         class names in index order
+README.md, certificate.json   what others may add; they speak of these weights and go when the weights are replaced
 """
 
 from __future__ import annotations
 
 import json
-import os
-import secrets
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,65 +18,75 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
+from torch import nn
 
-from vitscope.core.config import from_dict, shortened, to_dict
+from vitscope.core.config import from_dict, to_dict, updated
 from vitscope.core.errors import ConfigError, VitscopeError, expected
 from vitscope.core.files import write_json
 from vitscope.core.suggest import did_you_mean
 from vitscope.data.config import PreprocessConfig, half_normalised
 from vitscope.models.build import CONFIGS, build_model
 from vitscope.models.config import ModelConfig, pair
+from vitscope.models.model import VisionModel
+from vitscope.weights.fit import refuse_labels, refuse_mismatch, refuse_nameless, refuse_preprocessing, refuse_weights
+from vitscope.weights.place import flush, make_hidden_beside, swap
 
 FORMAT = 1
-CONFIG, WEIGHTS, PREPROCESSING, LABELS = (
-    "config.json",
-    "model.safetensors",
-    "preprocessing.json",
-    "labels.json",
-)
-FILES = (CONFIG, WEIGHTS, PREPROCESSING, LABELS)
+CONFIG, WEIGHTS, PREPROCESSING, LABELS = "config.json", "model.safetensors", "preprocessing.json", "labels.json"
+WRITTEN = (CONFIG, WEIGHTS, PREPROCESSING, LABELS)
+"""What `save_model` writes."""
+FILES = (*WRITTEN, "README.md", "certificate.json")
+"""What a model folder may hold."""
 
 
 def save_model(
-    model: Any,
+    model: nn.Module,
     folder: str | Path,
     *,
     preprocessing: PreprocessConfig | None = None,
     labels: Sequence[str] | None = None,
     overwrite: bool = False,
 ) -> Path:
-    """Write `model` as a folder, all of it or nothing. Without `preprocessing`, mean = std = 0.5 at the model's size;
-    without `labels`, the classes are called by their numbers."""
+    """Write `model` as a folder, all of it or nothing. Wrappers (`torch.compile`, DDP) are taken off first.
+
+    What is not given comes from the model, if it was loaded: its preprocessing, at the size the model now has, and
+    its labels, as long as there are as many as classes. Else: mean = std = 0.5, and classes called by their numbers.
+    `overwrite` replaces an old model with all its files, README.md and certificate.json included.
+    """
+    model = unwrapped(model)
     folder = Path(folder)
     _refuse_to_bury(folder, overwrite)
-    image = _image_settings(model.config)
-    preprocessing = preprocessing or half_normalised(pair(image.img_size), image.in_chans)
-    labels = list(labels) if labels is not None else [str(i) for i in range(image.num_classes)]
-    if len(labels) != image.num_classes:
-        raise ConfigError(expected("labels", f"{image.num_classes} names, one per class", len(labels)))
-    _refuse_nameless(labels)
+    config: ModelConfig = model.config
+    preprocessing = _preprocessing_of(model, preprocessing)
+    labels = _labels_of(model, labels)
+    tensors = _tensors(model)
+    refuse_weights(
+        config, tensors, where=f"save_model(..., {str(folder)!r})", fix="undo what changed layers without the config"
+    )
 
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = _make_hidden_beside(folder)
+    place = folder.resolve()  # a link stays a link
+    place.parent.mkdir(parents=True, exist_ok=True)
+    temporary = make_hidden_beside(place)
     try:
         write_json(temporary / PREPROCESSING, to_dict(preprocessing))
         write_json(temporary / LABELS, labels)
-        described = {"format": FORMAT, "family": model.config.family, "config": to_dict(model.config)}
-        write_json(temporary / CONFIG, described)
-        save_file(_tensors(model), temporary / WEIGHTS, metadata={"format": "pt"})
+        write_json(temporary / CONFIG, {"format": FORMAT, "family": config.family, "config": to_dict(config)})
+        save_file(tensors, temporary / WEIGHTS, metadata={"format": "pt"})
         shutil.copymode(temporary / CONFIG, temporary / WEIGHTS)  # safetensors keeps its files to their owner
-        _flush(temporary / WEIGHTS)
-        _swap(temporary, folder)
+        flush(temporary / WEIGHTS)
+        swap(temporary, place)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
     return folder
 
 
-def load_model(folder: str | Path) -> Any:
-    """The model a folder holds, in eval mode, bit for bit as it was saved."""
-    folder = Path(folder)
+def load_model(source: str | Path) -> VisionModel:
+    """The model a folder holds, in eval mode, bit for bit as it was saved. It carries the folder's preprocessing and
+    labels as `model.preprocessing` and `model.labels` (None where the folder has no such file)."""
+    folder = Path(source)
     config = load_config(folder)
+    preprocessing, labels = _carried_by(folder, config)
     try:
         # Copied: a loaded file stays mapped, and what happens to it later would happen to the model.
         tensors = {name: tensor.clone() for name, tensor in load_file(folder / WEIGHTS).items()}
@@ -89,9 +98,13 @@ def load_model(folder: str | Path) -> Any:
         ) from None
     with torch.device("meta"):  # no time lost on initial weights that are replaced at once
         model = build_model(config)
-    _refuse_mismatch(model.state_dict(), tensors, where=str(folder / WEIGHTS))
+    refuse_mismatch(model.state_dict(), tensors, where=str(folder / WEIGHTS), fix="save the model again")
     model.load_state_dict(tensors, strict=True, assign=True)
     model.reset_buffers()
+    for part in model.modules():  # the encoder of a masked model is a model too, and is taken away to be used
+        if isinstance(part, VisionModel):
+            part.preprocessing = preprocessing
+            part.labels = labels
     return model.eval()
 
 
@@ -112,19 +125,67 @@ def load_config(folder: str | Path) -> ModelConfig:
 
 
 def load_preprocessing(folder: str | Path) -> PreprocessConfig:
+    """What must happen to a picture before the model a folder holds can read it."""
     where = str(Path(folder) / PREPROCESSING)
     return from_dict(PreprocessConfig, _read_json(Path(folder), PREPROCESSING), where=where)
 
 
 def load_labels(folder: str | Path) -> list[str]:
+    """The names of the classes of the model a folder holds, in index order."""
     labels = _read_json(Path(folder), LABELS)
-    _refuse_nameless(labels, where=str(Path(folder) / LABELS))
+    refuse_nameless(labels, where=str(Path(folder) / LABELS))
     return labels
 
 
-def _refuse_nameless(labels: object, where: str | None = None) -> None:
-    if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
-        raise ConfigError(expected("labels", "a list of names", shortened(labels)), where=where)
+def unwrapped(model: nn.Module) -> VisionModel:
+    """The model itself, out of `torch.compile`, DataParallel, DDP and the like, however many lie around it."""
+    inner: Any = model
+    while not isinstance(inner, VisionModel):
+        # Asked by name: a wrapper may pass every other question on to what it wraps.
+        parts = getattr(inner, "_modules", {})
+        if "_orig_mod" not in parts and "module" not in parts:
+            raise VitscopeError(
+                expected("model", "a vitscope model, wrapped or not", type(model).__name__),
+                where="save_model",
+                fix="give a model made by vitscope.create_model or vitscope.load_model",
+            )
+        inner = parts["_orig_mod"] if "_orig_mod" in parts else parts["module"]
+    return inner
+
+
+def _preprocessing_of(model: VisionModel, given: PreprocessConfig | None) -> PreprocessConfig:
+    size = pair(model.config.img_size)
+    if given is not None:
+        refuse_preprocessing(given, model.config, where="save_model(..., preprocessing=...)")
+        return given
+    carried: PreprocessConfig | None = model.preprocessing
+    if carried is not None and carried.in_chans == model.config.in_chans:
+        return updated(carried, img_size=size)
+    return half_normalised(size, model.config.in_chans)
+
+
+def _labels_of(model: VisionModel, given: Sequence[str] | None) -> list[str]:
+    count = model.config.num_classes
+    if given is not None:
+        refuse_nameless(given if isinstance(given, str) else list(given))  # one text is not a list of its letters
+        refuse_labels(given, count, where="save_model(..., labels=...)")
+        return list(given)
+    if model.labels is not None and len(model.labels) == count:
+        return list(model.labels)
+    return [str(i) for i in range(count)]
+
+
+def _carried_by(folder: Path, config: ModelConfig) -> tuple[PreprocessConfig | None, list[str] | None]:
+    """The preprocessing and labels in a folder: absent is fine, wrong is not."""
+    preprocessing = load_preprocessing(folder) if (folder / PREPROCESSING).exists() else None
+    if preprocessing is not None:
+        where = str(folder / PREPROCESSING)
+        refuse_preprocessing(preprocessing, config, where=where, fix="correct the file, or take it away")
+    labels = load_labels(folder) if (folder / LABELS).exists() else None
+    if labels is not None:
+        where = str(folder / LABELS)
+        refuse_labels(labels, config.num_classes, where=where, fix="correct the file, or take it away")
+    return preprocessing, labels
 
 
 def _read_json(folder: Path, name: str) -> Any:
@@ -139,43 +200,12 @@ def _read_json(folder: Path, name: str) -> Any:
         raise VitscopeError(f"cannot read {name}: {error}", where=str(folder), fix="save the model again") from None
 
 
-def _image_settings(config: Any) -> Any:
-    """Masked models wrap the config that knows about images."""
-    return getattr(config, "encoder", config)
-
-
-def _tensors(model: Any) -> dict[str, torch.Tensor]:
-    """Contiguous copies: safetensors refuses views and shared memory."""
-    return {name: tensor.detach().cpu().contiguous().clone() for name, tensor in model.state_dict().items()}
-
-
-def _refuse_mismatch(wanted: dict[str, torch.Tensor], found: dict[str, torch.Tensor], *, where: str) -> None:
-    missing = sorted(wanted.keys() - found.keys())
-    unexpected = sorted(found.keys() - wanted.keys())
-    shapes = [
-        f"{name} {tuple(found[name].shape)} instead of {tuple(wanted[name].shape)}"
-        for name in sorted(wanted.keys() & found.keys())
-        if wanted[name].shape != found[name].shape
-    ]
-    kinds = [
-        f"{name} {found[name].dtype} instead of {wanted[name].dtype}"
-        for name in sorted(wanted.keys() & found.keys())
-        if wanted[name].is_floating_point() != found[name].is_floating_point()
-    ]
-    faults = [
-        f"{len(names)} {kind}: {', '.join(names[:5])}{' ...' if len(names) > 5 else ''}"
-        for kind, names in (
-            ("missing", missing),
-            ("unexpected", unexpected),
-            ("of another shape", shapes),
-            ("of another kind", kinds),
-        )
-        if names
-    ]
-    if faults:
-        raise VitscopeError(
-            f"the weights do not fit the config; {'; '.join(faults)}", where=where, fix="save the model again"
-        )
+def _tensors(model: VisionModel) -> dict[str, torch.Tensor]:
+    """Contiguous copies: safetensors refuses views and shared memory. A layer compiled by itself keeps its name."""
+    return {
+        name.replace("_orig_mod.", ""): tensor.detach().cpu().contiguous().clone()
+        for name, tensor in model.state_dict().items()
+    }
 
 
 def _refuse_to_bury(folder: Path, overwrite: bool) -> None:
@@ -183,41 +213,22 @@ def _refuse_to_bury(folder: Path, overwrite: bool) -> None:
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
     strangers = sorted({path.name for path in folder.iterdir()} - set(FILES)) if folder.is_dir() else [folder.name]
-    if strangers or not (folder / CONFIG).is_file():
+    if not _is_model_folder(folder):
+        reason = f"it holds {', '.join(strangers[:5])}" if strangers else f"it has no {CONFIG} of vitscope's"
+        raise VitscopeError(f"'{folder}' is not a saved model: {reason}", fix="choose a new folder")
+    if strangers:
         raise VitscopeError(
-            f"'{folder}' is not a saved model: it holds {', '.join(strangers[:5])}"
-            if strangers
-            else f"'{folder}' is not a saved model: it has no {CONFIG}",
-            fix="choose a new folder",
+            f"'{folder}' holds more than a model, which would be lost: {', '.join(strangers[:5])}",
+            fix="choose a new folder, or move these files away",
         )
     if not overwrite:
         raise VitscopeError(f"'{folder}' already holds a model", fix="choose a new folder, or pass overwrite=True")
 
 
-def _make_hidden_beside(folder: Path) -> Path:
-    """A new folder on the same disk, open to whom the umask says."""
-    made = folder.parent / f".{folder.name}.{secrets.token_hex(8)}.tmp"
-    made.mkdir()
-    return made
-
-
-def _flush(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-
-
-def _swap(temporary: Path, folder: Path) -> None:
-    """Put the finished folder in place; the old one goes only after the new one stands."""
-    if not folder.exists():
-        temporary.rename(folder)
-        return
-    old = _make_hidden_beside(folder)
+def _is_model_folder(folder: Path) -> bool:
+    """Whether its config.json is of this format, of whatever number."""
     try:
-        folder.rename(old / "model")
-        temporary.rename(folder)
-    except BaseException:
-        if (old / "model").exists():
-            (old / "model").rename(folder)
-        old.rmdir()
-        raise
-    shutil.rmtree(old, ignore_errors=True)
+        described = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(described, dict) and isinstance(described.get("format"), int)

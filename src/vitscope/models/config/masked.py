@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from vitscope.core.config import config, require
 from vitscope.models.config.vit import ViTConfig
-from vitscope.models.requirements import pair, require_count
+from vitscope.models.requirements import Size, pair, require_count
 
 
 def require_encoder(encoder: ViTConfig) -> None:
@@ -15,8 +15,30 @@ def require_encoder(encoder: ViTConfig) -> None:
     require(encoder.pool != "attention", "encoder.pool", "'cls' or 'mean', nothing is pooled", repr(encoder.pool))
 
 
+class SeenByEncoder:
+    """What a masked model's config says of its pictures: whatever its encoder's says."""
+
+    encoder: ViTConfig
+
+    @property
+    def img_size(self) -> Size:
+        return self.encoder.img_size
+
+    @property
+    def patch_size(self) -> Size:
+        return self.encoder.patch_size
+
+    @property
+    def in_chans(self) -> int:
+        return self.encoder.in_chans
+
+    @property
+    def num_classes(self) -> int:
+        return self.encoder.num_classes
+
+
 @config
-class MAEConfig:
+class MAEConfig(SeenByEncoder):
     """A masked autoencoder: a ViT that sees a quarter of the patches and a light decoder that paints the rest."""
 
     synonyms: ClassVar[dict[str, str]] = {
@@ -72,7 +94,7 @@ class MAEConfig:
 
 
 @config
-class SimMIMConfig:
+class SimMIMConfig(SeenByEncoder):
     """A ViT that paints masked patches through one linear layer (Xie et al. 2022, arXiv 2111.09886)."""
 
     synonyms: ClassVar[dict[str, str]] = {}

@@ -18,7 +18,7 @@ from vitscope.models.requirements import (
     require_patches,
     require_rate,
 )
-from vitscope.models.synonyms import VIT_SYNONYMS
+from vitscope.models.synonyms import VIT_SYNONYMS, VIT_VALUE_SYNONYMS
 
 
 @config
@@ -26,6 +26,7 @@ class ViTConfig:
     """A plain Vision Transformer and its options."""
 
     synonyms: ClassVar[dict[str, str]] = VIT_SYNONYMS
+    value_synonyms: ClassVar[dict[str, str]] = VIT_VALUE_SYNONYMS
     family: ClassVar[str] = "vit"
 
     img_size: Size = 224
