@@ -77,6 +77,20 @@ def test_a_wildcard_filters_the_list(capsys: pytest.CaptureFixture[str]) -> None
     assert (first["tokens"], first["parameters"], first["embed_dim"]) == (198, 87_338_192, 768)
 
 
+@pytest.mark.parametrize(
+    "word", ["swin", "deit", "DeiT", "resnet", "dinov2", "guide", "mae", "mnist", "vit_large", "vit_base_patch16"]
+)
+def test_a_part_of_names_searches(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    names = [row["name"] for row in data(capsys, word)]
+    assert names == list_models(f"*{word.lower()}*")
+    assert len(names) > 1
+
+
+def test_the_word_may_come_after_the_flags(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["models", "--json", "swin"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) == 4
+
+
 def test_the_list_speaks_of_every_family(capsys: pytest.CaptureFixture[str]) -> None:
     rows = {row["name"]: row for row in data(capsys)}
     assert set(rows) == set(list_models())
@@ -141,6 +155,23 @@ def test_short_flags_for_size_and_classes(capsys: pytest.CaptureFixture[str]) ->
     assert (told["config"]["img_size"], told["config"]["num_classes"], told["tokens"]) == (64, 7, 257)
 
 
+@pytest.mark.parametrize("args", [("vit_tiny", "--img-size", "48", "64"), ("--img-size", "48", "64", "vit_tiny")])
+def test_pictures_may_be_oblong(args: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    told = data(capsys, *args)
+    assert (told["config"]["img_size"], told["tokens"]) == ([48, 64], 12 * 16 + 1)
+
+
+def test_the_name_is_not_taken_for_a_second_side(capsys: pytest.CaptureFixture[str]) -> None:
+    assert data(capsys, "--img-size", "48", "vit_tiny")["config"]["img_size"] == 48
+
+
+def test_help_for_a_model_shows_the_name_and_its_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    text = said(capsys, "vit_small", "--help")
+    assert "[NAME]" in text.splitlines()[0]
+    assert "--model.depth" in text
+    assert "vitscope models swin" in text
+
+
 def test_settings_of_an_encoder_are_flags(capsys: pytest.CaptureFixture[str]) -> None:
     told = data(capsys, "mae_vit_base_patch16", "--model.encoder.img-size", "64", "--model.decoder-depth", "1")
     assert told["config"]["encoder"]["img_size"] == 64
@@ -191,7 +222,23 @@ def test_advice_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ("vit_smal", "unknown model 'vit_smal'", "did you mean 'vit_small'"),
         ("--json vit_smal", "unknown model 'vit_smal'", "did you mean 'vit_small'"),
-        ("zz*", "no model matches 'zz*'", "`vitscope models` lists all"),
+        ("vit_smal --model.depth 3", "unknown model 'vit_smal'", "did you mean 'vit_small'"),
+        ("VIT_SMALL", "unknown model 'VIT_SMALL'", "did you mean 'vit_small'"),
+        ("resnet5", "unknown model 'resnet5'", "did you mean 'resnet50'"),
+        ("zz", "unknown model 'zz'", "`vitscope models` lists them"),
+        ("zz*", "no model matches 'zz*'", "`vitscope models` lists them"),
+        ("swin --trace", "--trace: expected the NAME of one model beside it, received 'swin'", ""),
+        ("swin vit_small", "vitscope models: expected no more, received 'vit_small'", ""),
+        (
+            "vit_tiny --img-size 48 64 80",
+            "--img-size: expected int or (int, int) or nothing, received '48' '64' '80'",
+            "",
+        ),
+        (
+            "--advise --img-size 48 64",
+            "img_size: expected one number beside --advise, received (48, 64)",
+            "give the shorter",
+        ),
         ("vit_tiny --model.dpeth 3", "unknown flag '--model.dpeth'", "did you mean '--model.depth'?"),
         ("vit_tiny --model.hidden-size 3", "unknown flag '--model.hidden-size'", "you mean '--model.embed-dim'"),
         ("vit_tiny --num_hidden_layers 3", "unknown flag '--num_hidden_layers'", "you mean '--model.depth'"),

@@ -45,6 +45,7 @@ def test_the_description_is_true_and_plain() -> None:
     found = json.loads(json.dumps(describe_environment(), allow_nan=False))
     assert found["python"]["version"] == sys.version.split()[0]
     assert found["python"]["executable"] == sys.executable
+    assert "host" not in found  # people paste this into bug reports
     assert found["torch"]["version"] == metadata.version("torch")
     assert found["torch"]["torchvision"] == metadata.version("torchvision")
     assert found["torch"]["threads"] == torch.get_num_threads()

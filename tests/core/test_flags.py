@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated, Any, ClassVar, Literal
 
 import pytest
@@ -148,6 +149,15 @@ def test_help_comes_from_the_docstrings_and_leaves_with_0(flag: str, capsys: pyt
         assert words in text
 
 
+def test_help_shows_the_places_that_are_already_filled(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse("--help")
+    plain = capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        parse("thing", "--batch", "3", "--help")
+    assert capsys.readouterr().out == plain
+
+
 def test_help_wins_over_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as leaving:
         parse("--bacth", "3", "--help")
@@ -222,6 +232,28 @@ def test_a_rule_of_a_nested_config_keeps_its_words_and_its_fix() -> None:
     assert refused.value.what == "embed_dim: expected a multiple of 4, received 7"
     assert refused.value.fix == "nearest: 8"
     assert refused.value.where == "prog"
+
+
+@pytest.mark.parametrize(
+    ("box", "what"),
+    [
+        ("no such thing here", "no such thing here"),
+        ("Oh no\n-----\nsomething is\n  wrong\n-----\nsee help\n", "something is wrong"),
+        ("Oh no\n-----\n--unheard-of is odd\n", "--unheard-of is odd"),
+        ("", "the command line cannot be understood"),
+    ],
+)
+def test_words_of_another_tyro_still_make_a_refusal(box: str, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its box is read as text: where the wording is new, it is passed on."""
+
+    def leaves(*args: Any, **settings: Any) -> None:
+        sys.stderr.write(box)
+        raise SystemExit(2)
+
+    monkeypatch.setattr(tyro, "cli", leaves)
+    error = refusal("--batch", "3")
+    assert error.what == what
+    assert error.fix == "`prog --help` shows all flags"
 
 
 def test_long_values_are_cut() -> None:

@@ -34,6 +34,30 @@ def test_wildcards(models: Registry[int]) -> None:
     assert models.names("nothing") == []
 
 
+def test_searching(models: Registry[int]) -> None:
+    assert models.search("patch") == models.search("Patch") == ["vit_b_patch8", "vit_b_patch16"]
+    assert models.search("vit-b") == ["vit_b_patch8", "vit_b_patch16"]
+    assert models.search("resnet") == ["resnet18"]
+    assert models.search("vit_a") == ["vit_a"]
+    assert models.search("*18") == ["resnet18"]
+
+
+@pytest.mark.parametrize(
+    ("word", "fix"),
+    [("resnet1", "did you mean 'resnet18'?"), ("vit_b_patch1", "did you mean 'vit_b_patch16' or"), ("", "`vitscope")],
+)
+def test_a_word_that_is_nearly_a_name_is_mistyped(word: str, fix: str, models: Registry[int]) -> None:
+    with pytest.raises(UsageError, match=f"unknown model '{word}'") as refusal:
+        models.search(word)
+    assert str(refusal.value.fix).startswith(fix)
+
+
+def test_a_wildcard_that_finds_nothing(models: Registry[int]) -> None:
+    with pytest.raises(UsageError, match="no model matches 'zz") as refusal:
+        models.search("zz*")
+    assert refusal.value.fix == "`vitscope models` lists them"
+
+
 def test_a_name_is_registered_once(models: Registry[int]) -> None:
     with pytest.raises(UsageError, match="model 'vit_a' is registered twice"):
         models.register("vit_a", 9)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vitscope.cli.console import console, in_bytes, in_millions, plain_table
+from vitscope.cli.console import console, in_bytes, in_millions, print_table
 from vitscope.core.config import to_dict
 from vitscope.models.advice import FITTING_BATCH, Advice, Candidate
 from vitscope.models.measured import HARDWARE
@@ -33,16 +33,18 @@ def print_advice(advice: Advice) -> None:
     numbers = (
         "parameters",
         "tokens",
-        f"memory, batch {FITTING_BATCH}",
-        "largest batch",
-        "guide, GB",
-        "measured, GB",
-        "measured, images/s",
+        f"memory,\nbatch {FITTING_BATCH}",
+        "largest\nbatch",
+        "guide,\nGB",
+        "measured,\nGB",
+        "measured,\nimages/s",
     )
-    table = plain_table("model", *numbers, right=numbers)
-    for candidate in (chosen, *advice.others):
-        table.add_row(*_cells(candidate, candidate is chosen))
-    out.print(table)
+    print_table(
+        ("model", *numbers),
+        [_cells(candidate, candidate is chosen) for candidate in (chosen, *advice.others)],
+        numbers=numbers,
+        drop=("tokens", "guide,\nGB", "measured,\nGB", "measured,\nimages/s"),
+    )
     out.print("\nmemory: estimate for training in bf16 with Adam. guide: the tuning guide's minimum / recommended.")
     out.print(f"measured: training on {HARDWARE} at the batch in brackets (docs/benchmarks.md).")
 

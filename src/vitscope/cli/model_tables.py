@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from vitscope.cli.console import console, in_bytes, in_millions, plain_table
+from vitscope.cli.console import console, in_bytes, in_millions, plain_table, print_table
 from vitscope.core.config import to_dict
 from vitscope.models.accounting.account import Account, count_parameters
 from vitscope.models.accounting.parts import Part, fold_parts
-from vitscope.models.config import ModelConfig, ViTConfig
+from vitscope.models.config import MAEConfig, ModelConfig, SimMIMConfig, ViTConfig
 from vitscope.models.trace import fold_stages, trace_shapes
 from vitscope.models.variants import VARIANTS
 
@@ -17,32 +18,35 @@ def list_rows(names: list[str]) -> list[dict[str, Any]]:
     rows = []
     for name in names:
         variant = VARIANTS[name]
-        image: Any = getattr(variant.config, "encoder", variant.config)
-        vit = image if isinstance(image, ViTConfig) else None
+        config = variant.config
+        body: Any = config.encoder if isinstance(config, MAEConfig | SimMIMConfig) else config
         row = {
             "name": name,
             "family": variant.family,
-            "img_size": image.img_size,
-            "patch_size": getattr(image, "patch_size", None),
-            "embed_dim": getattr(image, "embed_dim", None),
-            "depth": getattr(image, "depth", None) or sum(getattr(image, "depths", ())) or None,
-            "num_heads": getattr(image, "num_heads", None),
-            "tokens": vit.num_tokens if vit else None,
-            "num_classes": image.num_classes,
-            "parameters": count_parameters(variant.config),
+            "img_size": config.img_size,
+            "patch_size": getattr(config, "patch_size", None),
+            "embed_dim": getattr(body, "embed_dim", None),
+            "depth": getattr(body, "depth", None) or sum(getattr(body, "depths", ())) or None,
+            "num_heads": getattr(body, "num_heads", None),
+            "tokens": body.num_tokens if isinstance(body, ViTConfig) else None,
+            "num_classes": config.num_classes,
+            "parameters": count_parameters(config),
             "about": variant.about,
         }
         rows.append(row)
     return rows
 
 
-def list_table(rows: list[dict[str, Any]]) -> Any:
+def print_list(rows: list[dict[str, Any]]) -> None:
     numbers = ("image", "patch", "width", "depth", "heads", "tokens", "classes", "parameters")
-    table = plain_table("name", *numbers, "about", right=numbers)
     keys = ("img_size", "patch_size", "embed_dim", "depth", "num_heads", "tokens", "num_classes")
-    for row in rows:
-        table.add_row(row["name"], *(_cell(row[key]) for key in keys), f"{row['parameters']:,}", row["about"])
-    return table
+    print_table(
+        ("name", *numbers, "about"),
+        [(row["name"], *(_cell(row[key]) for key in keys), f"{row['parameters']:,}", row["about"]) for row in rows],
+        numbers=numbers,
+        wraps={"about": 20},
+        drop=("about", "classes", "heads", "tokens", "patch", "depth", "width", "image"),
+    )
 
 
 def account_data(name: str, model: ModelConfig, batch: int) -> dict[str, Any]:
@@ -80,13 +84,16 @@ def print_account(name: str, model: ModelConfig, batch: int) -> None:
     out = console()
     out.print(f"[bold]{name}[/bold]  {VARIANTS[name].about}, for images {_shape(account.image_shape)}\n")
     numbers = ("weights", "biases", "times", "parameters", "MACs")
-    table = plain_table("part", "shape", *numbers, right=numbers)
-    for part in fold_parts(account.parts):
-        table.add_row(*_part_cells(part))
-    table.add_section()
-    macs = f"{account.macs:,}"
-    table.add_row("[bold]in all[/bold]", "", "", "", "", f"[bold]{account.parameters:,}[/bold]", f"[bold]{macs}[/bold]")
-    out.print(table)
+    rows = [_part_cells(part) for part in fold_parts(account.parts)]
+    sums = [f"[bold]{word}[/bold]" for word in ("in all", f"{account.parameters:,}", f"{account.macs:,}")]
+    rows.append([sums[0], "", "", "", "", *sums[1:]])
+    print_table(
+        ("part", "shape", *numbers),
+        rows,
+        numbers=numbers,
+        wraps={"part": _longest_word(row[0] for row in rows)},
+        drop=("shape", "times"),
+    )
     memory = account.memory
     facts = plain_table("", "")
     facts.show_header = False
@@ -119,10 +126,14 @@ def trace_data(name: str, model: ModelConfig, batch: int) -> dict[str, Any]:
 def print_trace(name: str, model: ModelConfig, batch: int) -> None:
     out = console()
     out.print(f"[bold]{name}[/bold]  shapes of a batch of {batch}, stage by stage\n")
-    table = plain_table("stage", "kind", "shape", "times", "", right=("times",))
-    for stage in fold_stages(trace_shapes(model, batch)):
-        table.add_row(stage.name, stage.kind, _shape(stage.shape), _times(stage.times), stage.about)
-    out.print(table)
+    stages = fold_stages(trace_shapes(model, batch))
+    print_table(
+        ("stage", "kind", "shape", "times", ""),
+        [(stage.name, stage.kind, _shape(stage.shape), _times(stage.times), stage.about) for stage in stages],
+        numbers=("times",),
+        wraps={"": 16},
+        drop=("kind", "times", ""),
+    )
 
 
 def _part_cells(part: Part) -> list[str]:
@@ -136,6 +147,10 @@ def _part_cells(part: Part) -> list[str]:
         f"{total:,}" if total else "",
         f"{part.macs * part.times:,}" if part.macs else "",
     ]
+
+
+def _longest_word(texts: Iterable[str]) -> int:
+    return max(len(word) for text in texts for word in text.split())
 
 
 def _times(count: int) -> str:

@@ -12,22 +12,24 @@ from vitscope.core.config import config, field_names, require, updated
 from vitscope.core.errors import EXIT_DONE, ConfigError, UsageError, expected
 from vitscope.core.flags import parse_flags
 from vitscope.models.config import ModelConfig, Wishes
-from vitscope.models.variants import VARIANTS, list_models
+from vitscope.models.variants import VARIANTS
 
 PROG = "vitscope models"
 LARGEST_BATCH = 1_000_000
-WILDCARDS = "*?["
 
 
 @config
 class ModelsCommand:
-    """List the models; with a NAME, count its parts. NAME may be a wildcard such as 'deit_*'.
+    """List the models; with a NAME, count its parts.
+
+    A word that is only part of some names lists those (`vitscope models swin`), and so does a wildcard ('deit_*').
+    A word that is nearly a name is taken for a mistyped one.
 
     Every setting of the named model is a flag: `vitscope models vit_small --model.depth 6 --trace`.
     """
 
     name: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[NAME]")] = None
-    """A model, or a wildcard that filters the list."""
+    """A model, or a part of names or a wildcard to search for."""
     trace: bool = False
     """Show the shape after every stage instead of the costs."""
     batch: int = 1
@@ -40,8 +42,8 @@ class ModelsCommand:
     """With --advise: memory of the GPU in GB."""
     wish: Literal["balance", "speed", "accuracy", "memory", "trial"] = "balance"
     """With --advise: what matters most."""
-    img_size: int | None = None
-    """Side of your pictures in pixels (short for --model.img-size)."""
+    img_size: int | tuple[int, int] | None = None
+    """Side of your pictures in pixels, or height and width (short for --model.img-size)."""
     num_classes: int | None = None
     """Classes of the head (short for --model.num-classes)."""
     json: bool = False
@@ -50,9 +52,12 @@ class ModelsCommand:
     def __post_init__(self) -> None:
         require(0 < self.batch <= LARGEST_BATCH, "batch", f"from 1 to {LARGEST_BATCH:,}", self.batch)
         if not self.advise:
-            for flag in ("images", "memory_gb"):
-                require(getattr(self, flag) is None, flag, "--advise beside it", "no --advise", fix="add --advise")
-            require(self.wish == "balance", "wish", "--advise beside it", "no --advise", fix="add --advise")
+            wishes = Wishes()
+            for flag in ("images", "memory_gb", "wish"):
+                same = getattr(self, flag) == getattr(wishes, flag)
+                require(same, flag, "--advise beside it", "no --advise", fix="add --advise")
+        one_side = not (self.advise and isinstance(self.img_size, tuple))
+        require(one_side, "img_size", "one number beside --advise", self.img_size, fix="give the shorter side")
 
 
 def run(args: Sequence[str]) -> int:
@@ -70,10 +75,13 @@ def run(args: Sequence[str]) -> int:
 def _parse(args: Sequence[str]) -> tuple[ModelsCommand, ModelConfig | None]:
     """The command and, where NAME is one model, its settings with all flags applied."""
     name = _name(args)
-    if name is None or any(mark in name for mark in WILDCARDS):
+    if name is None or name not in VARIANTS:
+        if name is not None and not {"-h", "--help"} & {*args}:
+            VARIANTS.search(name)  # refuses a mistyped name before the flags it would have had
         return parse_flags(ModelsCommand(), args, prog=PROG), None
-    preset = VARIANTS[name].config
-    command = parse_flags(_with_model(preset), args, prog=PROG)
+    place = args.index(name)
+    name_first = [name, *args[:place], *args[place + 1 :]]  # else `--img-size 48 NAME` would take it for a width
+    command = parse_flags(_with_model(VARIANTS[name].config), name_first, prog=PROG)
     model: ModelConfig = command.model  # pyright: ignore[reportAttributeAccessIssue]
     if command.advise:
         return command, model
@@ -105,8 +113,6 @@ def _refuse_what_would_be_ignored(command: ModelsCommand, model: ModelConfig | N
         )
     if model is not None:
         return
-    if command.name is not None and not any(mark in command.name for mark in WILDCARDS):
-        VARIANTS[command.name]  # refuses, with a did-you-mean
     plain = ModelsCommand()
     for key in ("trace", "batch", "num_classes", *(() if command.advise else ("img_size",))):
         if getattr(command, key) != getattr(plain, key):
@@ -129,16 +135,14 @@ def _with_model(preset: ModelConfig) -> ModelsCommand:
 
 
 def _list(command: ModelsCommand) -> None:
-    from vitscope.cli.model_tables import list_rows, list_table
+    names = VARIANTS.names() if command.name is None else VARIANTS.search(command.name)
+    from vitscope.cli.model_tables import list_rows, print_list  # torch comes with it
 
-    names = list_models(command.name)
-    if not names:
-        raise UsageError(f"no model matches '{command.name}'", where=PROG, fix="`vitscope models` lists all")
     rows = list_rows(names)
     if command.json:
         print_json(rows)
     else:
-        console().print(list_table(rows))
+        print_list(rows)
         models = f"{len(rows)} model{'s' if len(rows) > 1 else ''}"
         console().print(f"\n{models}; `vitscope models NAME` counts one, `--advise` says which to take")
 
@@ -158,9 +162,9 @@ def _advise(command: ModelsCommand) -> None:
     from vitscope.cli.advice_tables import advice_data, print_advice
     from vitscope.models.advice import advise
 
-    img_size = command.img_size if command.img_size is not None else Wishes().img_size
+    told = {key: getattr(command, key) for key in field_names(Wishes) if getattr(command, key) is not None}
     try:
-        wishes = Wishes(images=command.images, img_size=img_size, memory_gb=command.memory_gb, wish=command.wish)
+        wishes = Wishes(**told)
     except ConfigError as error:
         error.where = f"{PROG} --advise"
         raise

@@ -63,7 +63,6 @@ def describe_environment(*, free_device_memory: bool = True) -> dict[str, Any]:
         "vitscope": version_of("vitscope"),
         "python": {"version": platform.python_version(), "executable": sys.executable},
         "platform": platform.platform(),
-        "host": host_name(),
         "cpus": usable_cpus(),
         "memory": _memory(),
         "disk": _disk(),

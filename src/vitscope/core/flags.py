@@ -34,7 +34,8 @@ def parse_flags(default: C, args: Sequence[str], *, prog: str) -> C:
             if not asks_for_help:
                 stack.enter_context(contextlib.redirect_stdout(said))
                 stack.enter_context(contextlib.redirect_stderr(said))
-            return tyro.cli(type(default), args=list(args), default=default, prog=prog)
+            typed = ["--help"] if asks_for_help else list(args)  # tyro's help leaves out what it has already read
+            return tyro.cli(type(default), args=typed, default=default, prog=prog)
     except SystemExit as leaving:
         if not leaving.code:
             raise

@@ -8,9 +8,12 @@ from fnmatch import fnmatchcase
 from typing import Generic, TypeVar
 
 from vitscope.core.errors import UsageError
-from vitscope.core.suggest import did_you_mean
+from vitscope.core.suggest import did_you_mean, nearest, plainly
 
 Entry = TypeVar("Entry")
+WILDCARDS = "*?["
+MISTYPED = 0.9
+"""From this likeness on, a part of a name is the name mistyped: `vit_smal`, where `swin` is a word to search for."""
 
 
 class Registry(Generic[Entry]):
@@ -34,15 +37,35 @@ class Registry(Generic[Entry]):
         chosen = (name for name in self._entries if pattern is None or fnmatchcase(name, pattern))
         return sorted(chosen, key=_natural)
 
+    def search(self, word: str) -> list[str]:
+        """Names that match a wildcard or contain a word, in natural order. Refuses a word that finds nothing, and one
+        that is nearly a name, with a did-you-mean."""
+        if any(mark in word for mark in WILDCARDS):
+            found = self.names(word)
+            if not found:
+                raise UsageError(
+                    f"no {self.kind} matches '{word}'",
+                    where=self._where(),
+                    fix=f"`vitscope {self.kind}s` lists them",
+                )
+            return found
+        found = [name for name in self.names() if word and plainly(word) in plainly(name)]
+        if word not in self and (not found or nearest(word, found, likeness=MISTYPED)):
+            self[word]  # refuses
+        return found
+
     def __getitem__(self, name: str) -> Entry:
         try:
             return self._entries[name]
         except KeyError:
             raise UsageError(
                 f"unknown {self.kind} '{name}'",
-                where=f"{len(self._entries)} {self.kind}s are registered",
+                where=self._where(),
                 fix=did_you_mean(name, self._entries) or f"`vitscope {self.kind}s` lists them",
             ) from None
+
+    def _where(self) -> str:
+        return f"{len(self._entries)} {self.kind}s are registered"
 
     def __contains__(self, name: object) -> bool:
         return name in self._entries

@@ -6,14 +6,15 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
 
-def nearest(word: str, known: Iterable[str], *, limit: int = 3) -> list[str]:
-    """Up to `limit` known words close to `word`, nearest first. Case and `-`/`_` do not count.
+def nearest(word: str, known: Iterable[str], *, limit: int = 3, likeness: float = 0.6) -> list[str]:
+    """Up to `limit` known words close to `word`, nearest first; a likeness of 1 is the word itself. Case and `-`/`_` do
+    not count.
 
     >>> nearest("vit-smal", ["vit_small", "vit_base", "resnet18"], limit=1)
     ['vit_small']
     """
-    plain = {_plain(name): name for name in known}
-    return [plain[match] for match in get_close_matches(_plain(word), list(plain), n=limit, cutoff=0.6)]
+    plain = {plainly(name): name for name in known}
+    return [plain[match] for match in get_close_matches(plainly(word), list(plain), n=limit, cutoff=likeness)]
 
 
 def did_you_mean(word: str, known: Iterable[str], synonyms: Mapping[str, str] | None = None) -> str | None:
@@ -34,5 +35,6 @@ def did_you_mean(word: str, known: Iterable[str], synonyms: Mapping[str, str] | 
     return "did you mean " + " or ".join(f"'{match}'" for match in matches) + "?"
 
 
-def _plain(word: str) -> str:
+def plainly(word: str) -> str:
+    """As words are compared: case and `-`/`_` do not count."""
     return word.lower().replace("-", "_")

@@ -113,7 +113,9 @@ def _first_choice(wishes: Wishes) -> tuple[str, list[str]]:
 
 def _candidate(name: str, wishes: Wishes) -> Candidate:
     preset = model_config(name)
-    cfg = _at_size(preset, wishes.img_size) if isinstance(preset, ViTConfig) else ViTConfig()
+    if not isinstance(preset, ViTConfig):
+        raise TypeError(f"expected the name of a ViT to advise, received '{name}' of family '{preset.family}'")
+    cfg = _at_size(preset, wishes.img_size)
     account = Account(cfg, batch=FITTING_BATCH)
     memory = account.memory
     largest = None

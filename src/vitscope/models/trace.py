@@ -9,10 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vitscope.models.build import build_model
-from vitscope.models.config import ModelConfig, ViTConfig, pair
+from vitscope.models.accounting.hollow import build_hollow
+from vitscope.models.config import MAEConfig, ModelConfig, SimMIMConfig, ViTConfig, pair
 from vitscope.models.fold import fold_alike
 from vitscope.models.layers.drop import DropPath
+from vitscope.models.variants import is_classifier
 
 # Modules that never change a shape, unless they mark a place on the road that has no other name.
 SILENT = (nn.Identity, nn.Dropout, DropPath, nn.Sequential)
@@ -33,13 +34,12 @@ class Stage:
 
 def trace_shapes(config: ModelConfig, batch: int = 1) -> list[Stage]:
     """Every stage from the images to the output, in the order it runs."""
-    image: Any = getattr(config, "encoder", config)
-    with torch.device("meta"):
-        network = build_model(config).eval()
-        images = torch.empty(batch, image.in_chans, *pair(image.img_size))
+    network = build_hollow(config).eval()
+    images = torch.empty(batch, config.in_chans, *pair(config.img_size), device="meta")
     stages = [Stage("images", "input", tuple(images.shape), "batch, channels, height, width")]
+    vit = config.encoder if isinstance(config, MAEConfig | SimMIMConfig) else config
     hooks = [
-        module.register_forward_hook(_note(stages, name, image))
+        module.register_forward_hook(_note(stages, name, vit))
         for name, module in network.named_modules()
         if name and (not isinstance(module, SILENT) or name.rpartition(".")[2] in SPOKEN)
     ]
@@ -58,7 +58,7 @@ def fold_stages(stages: Sequence[Stage]) -> list[Stage]:
     return [replace(stage, name=name, times=times) for stage, name, times in folded]
 
 
-def _note(stages: list[Stage], name: str, config: Any) -> Any:
+def _note(stages: list[Stage], name: str, config: object) -> Any:
     def hook(module: nn.Module, inputs: Any, output: Any) -> None:
         tensor = output[0] if isinstance(output, tuple) else output
         about = _about(name, config, tuple(tensor.shape)) if isinstance(config, ViTConfig) else ""
@@ -68,7 +68,7 @@ def _note(stages: list[Stage], name: str, config: Any) -> Any:
 
 
 def _about_output(config: ModelConfig) -> str:
-    if config.family in ("mae", "simmim"):
+    if not is_classifier(config):
         return "painted patches"
     return "logits" if getattr(config, "num_classes", 0) else "pooled features"
 

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import torch
+from torch import nn
 
+from vitscope.core.config import updated
 from vitscope.models.accounting.compute import count_macs
+from vitscope.models.accounting.hollow import build_hollow
 from vitscope.models.accounting.memory import TrainingMemory, training_memory
 from vitscope.models.accounting.parts import Part, list_parts
-from vitscope.models.build import build_model
 from vitscope.models.config import ModelConfig, ViTConfig, pair
 
 
@@ -24,13 +25,11 @@ class Account:
 
     @cached_property
     def network(self) -> Any:
-        with torch.device("meta"):
-            return build_model(self.config)
+        return build_hollow(self.config)
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
-        image: Any = getattr(self.config, "encoder", self.config)
-        return (image.in_chans, *pair(image.img_size))
+        return (self.config.in_chans, *pair(self.config.img_size))
 
     @cached_property
     def parts(self) -> list[Part]:
@@ -38,7 +37,7 @@ class Account:
 
     @cached_property
     def parameters(self) -> int:
-        return sum(parameter.numel() for parameter in self.network.parameters())
+        return _parameters(self.network)
 
     @cached_property
     def macs(self) -> int:
@@ -69,5 +68,12 @@ class Account:
 
 
 def count_parameters(config: ModelConfig) -> int:
-    """Parameters alone, the quick way."""
-    return Account(config).parameters
+    """Parameters alone, the quick way: of a ViT's alike blocks one is built, and counted `depth` times."""
+    if not isinstance(config, ViTConfig) or isinstance(config.num_heads, tuple) or isinstance(config.mlp_dim, tuple):
+        return Account(config).parameters
+    shallow = Account(updated(config, depth=1)).network
+    return _parameters(shallow) + (config.depth - 1) * _parameters(shallow.blocks)
+
+
+def _parameters(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
