@@ -258,16 +258,7 @@ def test_advice_as_json(capsys: pytest.CaptureFixture[str]) -> None:
             "--model.pool: expected one of 'cls', 'mean', 'attention', received 'sum'",
             "",
         ),
-        (
-            "mae_vit_base_patch16 --img-size 64",
-            "mae_vit_base_patch16 has no setting 'img_size' of its own",
-            "use --model.encoder.img-size",
-        ),
-        (
-            "mae_vit_base_patch16 --num-classes 4",
-            "mae_vit_base_patch16 has no setting 'num_classes' of its own",
-            "leave it out, it has no classifier",
-        ),
+        ("mae_vit_base_patch16 --num-classes 4", "mae_vit_base_patch16 has no classifier", "leave --num-classes out"),
         ("vit_tiny --batch 0", "batch: expected from 1 to 1,000,000, received 0", ""),
         ("vit_tiny --batch 99999999999999999999", "batch: expected from 1 to 1,000,000, received 999", ""),
         ("vit_tiny vit_small", "vitscope models: expected no more, received 'vit_small'", ""),
@@ -281,7 +272,8 @@ def test_advice_as_json(capsys: pytest.CaptureFixture[str]) -> None:
         ("--advise --img-size 4", "img_size: expected at least 8 pixels, received 4", ""),
         ("--advise --images 0", "images: expected a positive number, received 0", ""),
         ("--advise --memory-gb inf", "memory_gb: expected a positive number below 1e9, received inf", ""),
-        ("--advise --trace", "--trace: expected the NAME of one model", ""),
+        ("--advise --trace", "advice does not depend on --trace", "leave --trace out"),
+        ("--advise --num-classes 3", "advice does not depend on --num-classes", "leave --num-classes out"),
     ],
 )
 def test_refusals(args: str, what: str, todo: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -289,3 +281,7 @@ def test_refusals(args: str, what: str, todo: str, capsys: pytest.CaptureFixture
     assert lines[0].startswith(f"error: {what}")
     if todo:
         assert lines[2].startswith(f"to do: {todo}")
+
+
+def test_a_masked_model_hands_the_image_size_to_its_encoder(capsys: pytest.CaptureFixture[str]) -> None:
+    assert data(capsys, "mae_vit_base_patch16", "--img-size", "64")["config"]["encoder"]["img_size"] == 64

@@ -44,7 +44,7 @@ def test_searching(models: Registry[int]) -> None:
 
 @pytest.mark.parametrize(
     ("word", "fix"),
-    [("resnet1", "did you mean 'resnet18'?"), ("vit_b_patch1", "did you mean 'vit_b_patch16' or"), ("", "`vitscope")],
+    [("resnet1", "did you mean 'resnet18'?"), ("vit_b_patch1", "did you mean 'vit_b_patch16'?"), ("", "`vitscope")],
 )
 def test_a_word_that_is_nearly_a_name_is_mistyped(word: str, fix: str, models: Registry[int]) -> None:
     with pytest.raises(UsageError, match=f"unknown model '{word}'") as refusal:

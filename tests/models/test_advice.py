@@ -129,7 +129,9 @@ def test_large_from_scratch_is_warned_against(wishes: dict[str, object]) -> None
 
 
 def test_others_are_not_warned_against() -> None:
-    assert ask().cautions == ask(img_size=224).cautions == []
+    assert ask(img_size=32).cautions == ask(img_size=224).cautions == []
+    assert ask().cautions == ["no --img-size was given: pictures of 32 pixels are assumed"]
+    assert ask(img_size=300).cautions == ["pictures of 300 pixels will be resized to 224"]
 
 
 @pytest.mark.parametrize(("images", "few"), [(500, True), (9_999, True), (10_000, False), (1_000_000, False)])

@@ -13,7 +13,7 @@ from vitscope.core.errors import ConfigError, UsageError, VitscopeError
 from vitscope.models.config import ViTConfig
 from vitscope.models.variants import VARIANTS, list_models, model_config
 from vitscope.models.vit import ViT
-from vitscope.weights.create import configured, create_model
+from vitscope.weights.create import create_model, with_settings
 
 
 def test_a_name_alone_gives_the_table_row() -> None:
@@ -50,11 +50,11 @@ def test_an_encoder_takes_a_dict_of_changes() -> None:
 
 def test_an_encoder_takes_a_config_too() -> None:
     encoder = ViTConfig(img_size=32, embed_dim=32, depth=1, num_heads=2, num_classes=0, position="sincos")
-    assert configured("mae_vit_base_patch16", {"encoder": encoder}).encoder == encoder  # type: ignore[union-attr]
+    assert with_settings(model_config("mae_vit_base_patch16"), {"encoder": encoder}).encoder == encoder  # type: ignore[union-attr]
 
 
 def test_a_masked_model_hands_on_what_only_its_encoder_has() -> None:
-    config: Any = configured("mae_vit_base_patch16", {"img_size": 64, "depth": 2, "mask_ratio": 0.5})
+    config: Any = with_settings(model_config("mae_vit_base_patch16"), {"img_size": 64, "depth": 2, "mask_ratio": 0.5})
     preset: Any = model_config("mae_vit_base_patch16")
     assert config.encoder == updated(preset.encoder, img_size=64, depth=2)
     assert (config.mask_ratio, config.decoder_depth) == (0.5, preset.decoder_depth)
@@ -65,12 +65,12 @@ def test_a_masked_model_hands_on_what_only_its_encoder_has() -> None:
 
 def test_a_masked_model_hands_on_to_the_encoder_given() -> None:
     encoder = ViTConfig(img_size=32, embed_dim=32, depth=1, num_heads=2, num_classes=0, position="sincos")
-    config: Any = configured("mae_vit_base_patch16", {"encoder": encoder, "img_size": 64})
+    config: Any = with_settings(model_config("mae_vit_base_patch16"), {"encoder": encoder, "img_size": 64})
     assert config.encoder == updated(encoder, img_size=64)
     with pytest.raises(ConfigError, match="encoder: expected ViTConfig, received 3"):
-        configured("mae_vit_base_patch16", {"encoder": 3, "img_size": 64})
+        with_settings(model_config("mae_vit_base_patch16"), {"encoder": 3, "img_size": 64})
     with pytest.raises(ConfigError, match=r"encoder\.num_classes: expected 0"):
-        configured("mae_vit_base_patch16", {"num_classes": 10})
+        with_settings(model_config("mae_vit_base_patch16"), {"num_classes": 10})
 
 
 @pytest.mark.parametrize(

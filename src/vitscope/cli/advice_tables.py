@@ -45,7 +45,10 @@ def print_advice(advice: Advice) -> None:
         numbers=numbers,
         drop=("tokens", "guide,\nGB", "measured,\nGB", "measured,\nimages/s"),
     )
-    out.print("\nmemory: estimate for training in bf16 with Adam. guide: the tuning guide's minimum / recommended.")
+    out.print(
+        "\nmemory: estimate for training in bf16 with Adam. "
+        "guide: the tuning guide's minimum / recommended, a rule of thumb."
+    )
     out.print(f"measured: training on {HARDWARE} at the batch in brackets (docs/benchmarks.md).")
 
 

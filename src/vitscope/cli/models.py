@@ -8,11 +8,12 @@ from typing import Annotated, Literal
 import tyro
 
 from vitscope.cli.console import console, print_json
-from vitscope.core.config import config, field_names, require, updated
+from vitscope.core.config import config, field_names, require
 from vitscope.core.errors import EXIT_DONE, ConfigError, UsageError, expected
 from vitscope.core.flags import parse_flags
 from vitscope.models.config import ModelConfig, Wishes
-from vitscope.models.variants import VARIANTS
+from vitscope.models.variants import VARIANTS, is_classifier
+from vitscope.weights.create import with_settings
 
 PROG = "vitscope models"
 LARGEST_BATCH = 1_000_000
@@ -86,12 +87,10 @@ def _parse(args: Sequence[str]) -> tuple[ModelsCommand, ModelConfig | None]:
     if command.advise:
         return command, model
     short = {key: getattr(command, key) for key in ("img_size", "num_classes") if getattr(command, key) is not None}
-    unusable = [key for key in short if key not in field_names(type(model))]
-    if unusable:
-        inside = "use --model.encoder.img-size" if unusable[0] == "img_size" else "leave it out, it has no classifier"
-        raise UsageError(f"{name} has no setting '{unusable[0]}' of its own", where=PROG, fix=inside)
+    if not is_classifier(model) and "num_classes" in short:
+        raise UsageError(f"{name} has no classifier", where=PROG, fix="leave --num-classes out")
     try:
-        return command, updated(model, **short)
+        return command, with_settings(model, short)
     except ConfigError as error:
         error.where = PROG
         raise
@@ -116,6 +115,9 @@ def _refuse_what_would_be_ignored(command: ModelsCommand, model: ModelConfig | N
     plain = ModelsCommand()
     for key in ("trace", "batch", "num_classes", *(() if command.advise else ("img_size",))):
         if getattr(command, key) != getattr(plain, key):
+            if command.advise:
+                flag = f"--{key.replace('_', '-')}"
+                raise UsageError(f"advice does not depend on {flag}", where=PROG, fix=f"leave {flag} out")
             raise UsageError(
                 expected(f"--{key.replace('_', '-')}", "the NAME of one model beside it", repr(command.name)),
                 where=PROG,

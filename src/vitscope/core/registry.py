@@ -8,12 +8,10 @@ from fnmatch import fnmatchcase
 from typing import Generic, TypeVar
 
 from vitscope.core.errors import UsageError
-from vitscope.core.suggest import did_you_mean, nearest, plainly
+from vitscope.core.suggest import CERTAIN, did_you_mean, nearest, plainly
 
 Entry = TypeVar("Entry")
 WILDCARDS = "*?["
-MISTYPED = 0.9
-"""From this likeness on, a part of a name is the name mistyped: `vit_smal`, where `swin` is a word to search for."""
 
 
 class Registry(Generic[Entry]):
@@ -50,7 +48,7 @@ class Registry(Generic[Entry]):
                 )
             return found
         found = [name for name in self.names() if word and plainly(word) in plainly(name)]
-        if word not in self and (not found or nearest(word, found, likeness=MISTYPED)):
+        if word not in self and (not found or nearest(word, found, likeness=CERTAIN)):
             self[word]  # refuses
         return found
 

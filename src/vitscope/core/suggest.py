@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
+CERTAIN = 0.9
+"""From this likeness on, a word is the other mistyped: `vit_smal`, where `swin` is a word to search for."""
+
 
 def nearest(word: str, known: Iterable[str], *, limit: int = 3, likeness: float = 0.6) -> list[str]:
     """Up to `limit` known words close to `word`, nearest first; a likeness of 1 is the word itself. Case and `-`/`_` do
@@ -29,7 +32,7 @@ def did_you_mean(word: str, known: Iterable[str], synonyms: Mapping[str, str] | 
     ours = (synonyms or {}).get(word.replace("-", "_"))
     if ours is not None and ours in known:
         return f"you mean '{ours}'"
-    matches = nearest(word, known)
+    matches = nearest(word, known, limit=1, likeness=CERTAIN) or nearest(word, known)
     if not matches:
         return None
     return "did you mean " + " or ".join(f"'{match}'" for match in matches) + "?"

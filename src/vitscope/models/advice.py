@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from vitscope.core.config import updated
 from vitscope.models.accounting.account import Account
-from vitscope.models.config import ViTConfig, Wishes
+from vitscope.models.config import ViTConfig, Wishes, pair
 from vitscope.models.measured import MEASURED, Measured
 from vitscope.models.variants import model_config
 
@@ -41,7 +41,9 @@ GUIDE_MEMORY = {
 SMALLER = {
     "vit_base": "vit_small",
     "vit_small": "vit_tiny",
-    "vit_large_patch16_384": "vit_large_imagenet",
+    "vit_large_patch16_384": "vit_base_patch16_384",
+    "vit_base_patch16_384": "vit_small_patch16_384",
+    "vit_small_patch16_384": "vit_tiny_patch16_384",
     "vit_large_imagenet": "vit_base_imagenet",
     "vit_base_imagenet": "vit_small_imagenet",
     "vit_base_patch32_224": "vit_small_patch32_224",
@@ -83,14 +85,14 @@ def advise(wishes: Wishes) -> Advice:
         )
         chosen = _candidate(SMALLER[chosen.name], wishes)
     family = ("vit_tiny", "vit_small", "vit_base")
-    if wishes.img_size > SMALL_PICTURE:
+    if wishes.side > SMALL_PICTURE:
         family = ("vit_small_imagenet", "vit_base_imagenet", "vit_large_imagenet")
     others = [_candidate(other, wishes) for other in family if other != chosen.name]
     return Advice(chosen, others, why, _cautions(chosen, wishes))
 
 
 def _first_choice(wishes: Wishes) -> tuple[str, list[str]]:
-    if wishes.img_size <= SMALL_PICTURE:
+    if wishes.side <= SMALL_PICTURE:
         if wishes.wish in ("speed", "memory", "trial"):
             return "vit_tiny", [f"small pictures and {wishes.wish} first: the smallest of the three"]
         if wishes.wish == "accuracy" and (wishes.images or 0) >= MANY_IMAGES:
@@ -103,8 +105,10 @@ def _first_choice(wishes: Wishes) -> tuple[str, list[str]]:
     if wishes.wish == "trial":
         return "vit_tiny_patch16_224", ["a quick trial: the smallest model for photographs"]
     if wishes.wish == "memory":
-        return "vit_base_imagenet", ["little memory: Base, quantised to int8 once it is trained"]
-    if wishes.img_size >= 320:
+        return "vit_base_imagenet", [
+            "little memory: Base, to be quantised to int8 once it is trained (with torchao; not built in yet)"
+        ]
+    if wishes.side >= 320:
         return "vit_large_patch16_384", ["high resolution: Large at 384"]
     if wishes.wish == "accuracy":
         return "vit_large_imagenet", ["accuracy first: Large with patches of 16"]
@@ -115,7 +119,7 @@ def _candidate(name: str, wishes: Wishes) -> Candidate:
     preset = model_config(name)
     if not isinstance(preset, ViTConfig):
         raise TypeError(f"expected the name of a ViT to advise, received '{name}' of family '{preset.family}'")
-    cfg = _at_size(preset, wishes.img_size)
+    cfg = _at_size(preset, wishes.side)
     account = Account(cfg, batch=FITTING_BATCH)
     memory = account.memory
     largest = None
@@ -142,14 +146,18 @@ def _too_large(candidate: Candidate, memory_gb: float) -> bool:
 
 def _cautions(chosen: Candidate, wishes: Wishes) -> list[str]:
     cautions = []
+    if wishes.img_size is None:
+        cautions.append(f"no --img-size was given: pictures of {wishes.side} pixels are assumed")
+    if pair(chosen.config.img_size) != (wishes.side, wishes.side):
+        cautions.append(f"pictures of {wishes.side} pixels will be resized to {chosen.config.img_size}")
     if "large" in chosen.name:
         cautions.append("Large from scratch rarely pays: start from pretrained weights, or take Base")
     if wishes.images is not None and wishes.images < FEW_IMAGES:
         cautions.append(
-            f"{wishes.images:,} pictures are few: pretrained weights and fine-tuning first; "
-            "from scratch, strong augmentation as in DeiT's recipe next"
+            f"{wishes.images:,} pictures are few: pretrained weights and fine-tuning first (timm's ViT weights load "
+            "as they are); from scratch, strong augmentation as in DeiT's recipe next"
         )
-    if wishes.wish == "memory" and wishes.img_size > SMALL_PICTURE:
+    if wishes.wish == "memory" and wishes.side > SMALL_PICTURE:
         cautions.append("int8 saves memory when the model is used, not while it is trained")
     if wishes.memory_gb is not None and _too_large(chosen, wishes.memory_gb):
         cautions.append(

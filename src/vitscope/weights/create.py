@@ -22,7 +22,7 @@ def create_model(name: str, *, pretrained: bool = False, **settings: Any) -> Vis
     Any field of the model's config may be given. A masked model hands on what only its encoder has:
     `create_model("mae_vit_base_patch16", img_size=64, depth=6)`, the same as `encoder={"img_size": 64, "depth": 6}`.
     """
-    config = configured(name, settings)
+    config = with_settings(model_config(name), settings)
     if pretrained:
         raise VitscopeError(
             f"'{name}' has no pretrained weights here",
@@ -32,9 +32,8 @@ def create_model(name: str, *, pretrained: bool = False, **settings: Any) -> Vis
     return build_model(config)
 
 
-def configured(name: str, settings: Mapping[str, Any]) -> ModelConfig:
-    """The settings behind a name, with some changed."""
-    config = model_config(name)
+def with_settings(config: ModelConfig, settings: Mapping[str, Any]) -> ModelConfig:
+    """A model's config with some settings changed, its encoder's too where it has one."""
     own, inner = _sorted_out(config, settings)
     changes = {}
     for key, value in own.items():
