@@ -16,6 +16,7 @@ FILLS = {
     *(nn.init.uniform_, nn.init.normal_, nn.init.constant_, nn.init.kaiming_uniform_),
     *(Tensor.uniform_, Tensor.normal_, Tensor.zero_, Tensor.fill_),
     *(Tensor.erfinv_, Tensor.mul_, Tensor.add_, Tensor.clamp_),  # the steps of a truncated normal
+    Tensor.sign,  # a step of an orthogonal matrix
 }
 
 
