@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from vitscope.models.build import build_model
-from vitscope.models.config import ViTConfig
+from vitscope.models.config import ViTConfig, pair
 
 State = dict[str, Tensor]
 
@@ -58,7 +58,7 @@ def prove_equal(config: ViTConfig, names: list[str]) -> Proof:
     torch.manual_seed(0)
     ours = build(OURS, config).eval()
     _strong_weights(ours)
-    images = torch.randn(2, config.in_chans, *_pair(config.img_size))
+    images = torch.randn(2, config.in_chans, *pair(config.img_size))
     proof = Proof(parameters={OURS: _count(ours)})
     with torch.inference_mode():
         wanted = logits(ours(images))
@@ -90,7 +90,7 @@ def _timm(config: ViTConfig) -> nn.Module:
     from timm.models import VisionTransformer
 
     return VisionTransformer(
-        img_size=_pair(config.img_size),
+        img_size=pair(config.img_size),
         patch_size=config.patch_size,  # pyright: ignore[reportArgumentType]
         in_chans=config.in_chans,
         num_classes=config.num_classes,
@@ -162,7 +162,3 @@ def _strong_weights(model: nn.Module) -> None:
 
 def _count(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
-
-
-def _pair(size: int | tuple[int, int]) -> tuple[int, int]:
-    return (size, size) if isinstance(size, int) else size

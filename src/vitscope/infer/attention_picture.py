@@ -11,7 +11,7 @@ import torch
 from vitscope.core.errors import InputError, expected
 from vitscope.data.config import PreprocessConfig
 from vitscope.data.preprocess import preprocess, resize
-from vitscope.models.config import ViTConfig
+from vitscope.models.config import ViTConfig, pair
 from vitscope.models.model import VisionModel
 from vitscope.models.modes import in_mode
 from vitscope.models.reconstruction import MaskedModel
@@ -124,6 +124,6 @@ def _mark(axis: Any, config: Any, patch: tuple[int, int] | None) -> None:
         return
     from matplotlib.patches import Rectangle
 
-    size = config.patch_size if isinstance(config.patch_size, tuple) else (config.patch_size,) * 2
-    corner = (patch[1] * size[1], patch[0] * size[0])
-    axis.add_patch(Rectangle(corner, size[1], size[0], fill=False, edgecolor="red", linewidth=2))
+    height, width = pair(config.patch_size)
+    corner = (patch[1] * width, patch[0] * height)
+    axis.add_patch(Rectangle(corner, width, height, fill=False, edgecolor="red", linewidth=2))

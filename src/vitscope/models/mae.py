@@ -80,15 +80,9 @@ class MAE(MaskedModel):
 
     def encode_visible(self, images: Tensor, visible: Tensor) -> Tensor:
         """The encoder's tokens of the patches numbered in `visible` (B, V): (B, P + V, D)."""
-        prefix_positions, patch_positions = self.encoder.positions()
-        patches = self.encoder.patch_embed(images)
-        if patch_positions is not None:
-            patches = patches + patch_positions
-        tokens = take(patches, visible)
-        prefix = self.encoder.prefix_tokens(prefix_positions)
-        if prefix is not None:
-            tokens = torch.cat([prefix.expand(tokens.shape[0], -1, -1), tokens], dim=1)
-        return self.encoder.encode(self.encoder.pos_drop(tokens))
+        tokens = self.encoder.place(self.encoder.patch_embed(images))
+        prefix = self.config.encoder.num_prefix_tokens
+        return self.encoder.encode(torch.cat([tokens[:, :prefix], take(tokens[:, prefix:], visible)], dim=1))
 
     def decode(self, tokens: Tensor, rank: Tensor) -> Tensor:
         """Encoded tokens (B, P + V, D), mask tokens for the rest, all back in their places -> (B, N, p*q*C).

@@ -134,21 +134,13 @@ class ViT(VisionModel):
 
     # --- positions and prefix -----------------------------------------------------------------------------------
 
-    def positions(self) -> tuple[Tensor | None, Tensor | None]:
-        """What is added to the prefix tokens (1, P, D) and to the patch tokens (1, N, D), if anything."""
-        if self.pos_embed is not None:
-            prefix = self._table_prefix
-            return (self.pos_embed[:, :prefix] if prefix else None), self.pos_embed[:, prefix:]
-        return None, self.sincos
-
-    def prefix_tokens(self, positions: Tensor | None = None) -> Tensor | None:
+    def prefix_tokens(self) -> Tensor | None:
         """Class, distillation and register tokens, in this order: (1, P, D)."""
         parts = (self.cls_token, self.dist_token, self.reg_token)
         tokens: list[Tensor] = [token for token in parts if token is not None]
         if not tokens:
             return None
-        prefix = torch.cat(tokens, dim=1) if len(tokens) > 1 else tokens[0]
-        return prefix if positions is None else prefix + positions
+        return torch.cat(tokens, dim=1) if len(tokens) > 1 else tokens[0]
 
     @property
     def rope(self) -> tuple[Tensor, Tensor] | None:
