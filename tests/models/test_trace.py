@@ -113,8 +113,10 @@ def test_words_name_the_real_tokens() -> None:
 
 def test_words_of_a_masked_encoder_count_what_it_sees() -> None:
     stages = stages_of(SMALL_MAE)
-    assert stages["encoder.pos_drop"].shape == (2, 5, 32)
-    assert stages["encoder.pos_drop"].about == "1 prefix + 4 patch tokens; positions: added (sincos)"
+    # Every patch gets its position first; what is hidden leaves after that.
+    assert stages["encoder.pos_drop"].shape == (2, 17, 32)
+    assert stages["encoder.pos_drop"].about == "1 prefix + 16 patch tokens; positions: added (sincos)"
+    assert stages["encoder.blocks.0.attn"].shape == (2, 5, 32)
     assert stages["encoder.blocks.0.attn"].about == "weights (heads, 5, 5) inside, never stored"
     assert stages["output"].about == "painted patches"
 
