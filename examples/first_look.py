@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 import vitscope
-from vitscope.data.builtin import builtin_picture
+from vitscope.data.photographs import builtin_picture
 from vitscope.data.config import half_normalised
 from vitscope.infer.attention_picture import draw_attention
 

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from vitscope.core.errors import InputError
-from vitscope.data.builtin import builtin_picture
+from vitscope.data.photographs import builtin_picture
 from vitscope.data.config import half_normalised
 from vitscope.data.preprocess import preprocess
 from vitscope.infer.attention_picture import attention_from, draw_attention

@@ -24,6 +24,19 @@ def data_roots() -> list[Path]:
     return [*([Path(named).expanduser()] if named else []), *([here] if here.is_dir() else [])]
 
 
+def cache_root() -> Path:
+    """Where what can be made again is kept: `$VITSCOPE_CACHE`, else `vitscope` in the user's cache folder."""
+    named = os.environ.get("VITSCOPE_CACHE")
+    if named:
+        return Path(named).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "vitscope"
+
+
+def available_memory_bytes() -> int | None:
+    """Memory this process could still take without pushing others out, where the system tells."""
+    return _memory()["available_bytes"]
+
+
 def host_name() -> str:
     return platform.node()
 

@@ -1,4 +1,4 @@
-"""Settings of the data room. Imports neither torch nor numpy."""
+"""What must happen to a picture before a model sees it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,13 @@ import math
 from typing import Literal
 
 from vitscope.core.config import config, require
+
+NORMALISATIONS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
+    "half": ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
+    "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+    "mnist": ((0.1307,), (0.3081,)),
+}
+"""Name -> mean and std per channel. Only `half` keeps pixels within -1 and 1."""
 
 
 @config
