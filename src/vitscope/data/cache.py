@@ -1,0 +1,119 @@
+"""What was derived from pictures, kept on the disk under the hash of what it was derived from.
+
+An entry is a folder named by its key: files, and a `meta.json` written last with a checksum of each. A damaged entry is
+thrown away and made again; a full or read-only disk only means that nothing is kept. The least recently used entries
+go when the whole grows beyond its limit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from vitscope.core.environment import cache_root
+from vitscope.core.files import write_json
+
+LIMIT_BYTES = 50 * 10**9
+"""Beyond this the oldest entries go."""
+META = "meta.json"
+_CHUNK = 1 << 22
+_log = logging.getLogger("vitscope")
+
+
+def key_of(*parts: object) -> str:
+    """One name for all that an entry depends on."""
+    return hashlib.blake2b("\0".join(map(str, parts)).encode(errors="surrogatepass"), digest_size=16).hexdigest()
+
+
+def hash_of_files(paths: Sequence[Path], *, salt: str = "") -> str:
+    """Of names and contents."""
+    digest = hashlib.blake2b(salt.encode(), digest_size=16)
+    for path in paths:
+        digest.update(b"\0" + os.fsencode(path.name) + b"\0" + bytes.fromhex(_checksum(path)))
+    return digest.hexdigest()
+
+
+def find(kind: str, key: str) -> tuple[Path, dict[str, Any]] | None:
+    """An entry's folder and meta data, if it is there and whole."""
+    folder = cache_root() / kind / key
+    if not folder.is_dir():
+        return None
+    try:
+        meta = json.loads((folder / META).read_text(encoding="utf-8"))
+        whole = all(_checksum(folder / name) == checksum for name, checksum in meta["files"].items())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        whole = False
+    if not whole:
+        _log.warning("the cache entry %s is damaged and is made again", folder)
+        shutil.rmtree(folder, ignore_errors=True)
+        return None
+    with contextlib.suppress(OSError):
+        os.utime(folder / META)  # used now
+    return folder, meta
+
+
+class Writing:
+    """An entry while it is made: write files into `folder`, then `finish`. Until then nobody sees it."""
+
+    def __init__(self, kind: str, key: str) -> None:
+        self.home = cache_root() / kind
+        self.key = key
+        self.home.mkdir(parents=True, exist_ok=True)
+        self.folder = Path(tempfile.mkdtemp(prefix=f".{key[:8]}-", dir=self.home))
+
+    def finish(self, **about: Any) -> Path:
+        """Make it visible, in one step. Another process may have been quicker: then its entry counts."""
+        files = {path.name: _checksum(path) for path in sorted(self.folder.iterdir())}
+        write_json(self.folder / META, {**about, "files": files})
+        place = self.home / self.key
+        try:
+            self.folder.rename(place)
+        except OSError:
+            if not (place / META).is_file():
+                raise
+            self.abandon()
+        _make_room(self.home.parent, spare=place)
+        return place
+
+    def abandon(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def say_not_kept(error: OSError) -> None:
+    _log.warning("nothing is kept in the cache %s: %s", cache_root(), error)
+
+
+def _make_room(root: Path, spare: Path) -> None:
+    """The least recently used entries go until the rest fits."""
+    entries = []
+    for meta in root.glob(f"*/*/{META}"):
+        with contextlib.suppress(OSError):
+            size = sum(path.stat().st_size for path in meta.parent.iterdir())
+            entries.append((meta.stat().st_mtime, size, meta.parent))
+    total = sum(size for _, size, _ in entries)
+    for _, size, folder in sorted(entries):
+        if total <= LIMIT_BYTES:
+            break
+        if folder != spare:
+            shutil.rmtree(folder, ignore_errors=True)
+            total -= size
+
+
+def _checksum(path: Path) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    with path.open("rb") as file:
+        for chunk in _chunks(file):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _chunks(file: Any) -> Iterable[bytes]:
+    return iter(lambda: file.read(_CHUNK), b"")
