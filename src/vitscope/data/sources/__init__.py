@@ -1,0 +1,1 @@
+"""Where pictures come from: one file per format, recognised by looking."""

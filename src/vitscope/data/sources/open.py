@@ -1,0 +1,85 @@
+"""From a name or path to a source: what it is, is found out by looking."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+
+from vitscope.core.environment import data_roots
+from vitscope.core.errors import DataError, UsageError
+from vitscope.core.suggest import nearest
+from vitscope.data.config import DataConfig
+from vitscope.data.sources.builtin import BUILTIN, open_builtin
+from vitscope.data.sources.source import Source
+
+# Asked in this order: the image folder comes last, since a folder of anything looks a little like it.
+FORMATS = (
+    ("parquet", "ParquetFiles"),
+    ("cifar", "CifarFiles"),
+    ("idx", "IdxFiles"),
+    ("npz", "NpzArrays"),
+    ("table", "CsvTable"),
+    ("folder", "ImageFolder"),
+)
+LAYOUTS = "class folders (optionally under train/ val/ test/), Parquet files, CIFAR files, IDX files, an .npz file or a .csv table"
+
+
+def open_source(name: str, config: DataConfig | None = None) -> Source:
+    """The pictures a name or path stands for.
+
+    In this order: a built-in set (`digits`, `shapes:size=64`), a path, a name under $VITSCOPE_DATA or data/, and a
+    Hugging Face data set (`owner/name`, or `hf:name`).
+    """
+    config = config or DataConfig(name=name)
+    if name.partition(":")[0] in BUILTIN:
+        return open_builtin(name)
+    if name.startswith("hf:"):
+        return _open_hub(name, config)
+    for path in (Path(name).expanduser(), *(root / name for root in data_roots())):
+        if _exists(path):
+            return open_path(path, config)
+    if name.count("/") == 1 and not name.startswith((".", "/", "~")) and not Path(name.partition("/")[0]).exists():
+        return _open_hub(name, config)
+    raise _unknown(name)
+
+
+def open_path(path: Path, config: DataConfig | None = None) -> Source:
+    """The pictures in a folder or file, whatever its format."""
+    config = config or DataConfig(name=str(path))
+    for module, kind in FORMATS:
+        source = getattr(import_module(f"vitscope.data.sources.{module}"), kind)
+        if source.looks_like(path):
+            return source.open(path, config)
+    what = "an empty folder" if path.is_dir() and not any(path.iterdir()) else "no pictures that can be recognised"
+    raise DataError(what, where=str(path), fix=f"give {LAYOUTS}")
+
+
+def _open_hub(name: str, config: DataConfig) -> Source:
+    from vitscope.data.sources.hub import HubDataset
+
+    return HubDataset.open(name, config)
+
+
+def _unknown(name: str) -> UsageError:
+    found = {
+        entry.name: root / entry.name
+        for root in data_roots()
+        if root.is_dir()
+        for entry in root.iterdir()
+        if entry.is_dir() and not entry.name.startswith(".")
+    }
+    known = [*BUILTIN, *sorted(found)]
+    near = nearest(name, known)
+    roots = ", ".join(map(str, data_roots())) or "$VITSCOPE_DATA is not set, and there is no data/ here"
+    return UsageError(
+        f"unknown data set '{name}': not a built-in set, not a path",
+        where=f"looked in: {roots}",
+        fix=f"did you mean '{near[0]}'?" if near else f"known here: {', '.join(known)}; or give a path: {LAYOUTS}",
+    )
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # a name too long, or with a NUL in it, is no path
+        return False
