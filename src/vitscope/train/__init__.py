@@ -1,0 +1,1 @@
+"""Training: what is minimised, and how."""
