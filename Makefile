@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-EXTRAS := dev,tune,serve,export,quant
+EXTRAS := dev,tune,serve,export,quant,hub
 
 # Two torch threads per process on few cores run many times slower than one.
 TESTENV := OMP_NUM_THREADS=1

@@ -20,8 +20,8 @@ class Digits(Source):
     def __init__(self, place: str, config: DigitsConfig) -> None:
         del config  # has nothing to say yet
         pictures, labels = load_digits(return_X_y=True)
-        self._pictures = np.rint(pictures.reshape(-1, 8, 8) * (255 / BRIGHTEST)).astype(np.uint8)
-        super().__init__(place, labels, [str(digit) for digit in range(10)])
+        self._pictures = np.rint(np.asarray(pictures).reshape(-1, 8, 8) * (255 / BRIGHTEST)).astype(np.uint8)
+        super().__init__(place, np.asarray(labels), [str(digit) for digit in range(10)])
 
     def read(self, index: int) -> np.ndarray:
         return self._pictures[index]

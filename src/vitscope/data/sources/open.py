@@ -21,7 +21,7 @@ FORMATS = (
     ("table", "CsvTable"),
     ("folder", "ImageFolder"),
 )
-LAYOUTS = "class folders (optionally under train/ val/ test/), Parquet files, CIFAR files, IDX files, an .npz file or a .csv table"
+LAYOUTS = "class folders (under train/ val/ test/ or not), Parquet, CIFAR or IDX files, an .npz file or a .csv table"
 
 
 def open_source(name: str, config: DataConfig | None = None) -> Source:

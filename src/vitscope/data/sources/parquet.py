@@ -21,6 +21,7 @@ from vitscope.core.errors import DataError
 from vitscope.core.suggest import did_you_mean
 from vitscope.data.cache import hash_of_files
 from vitscope.data.config import DataConfig
+from vitscope.data.sources.classes import check_parts, number_classes
 from vitscope.data.sources.source import Source, Stored
 from vitscope.data.sources.spool import Spool
 from vitscope.data.splits import part_called
@@ -52,13 +53,14 @@ class ParquetFiles(Source):
         raw = [_opened(path).read(columns=[label_column]).column(0) for path in self.files]
         for path, column in zip(self.files, raw, strict=True):
             _refuse_missing(path, label_column, column)
-        labels, names = _numbered(np.concatenate([column.to_numpy() for column in raw]), names)
+        labels, class_names, notes = _numbered(np.concatenate([column.to_numpy() for column in raw]), names)
         self._groups, bounds = _groups(self.files)
-        parts, notes = _parts(self.files, bounds, labels)
+        parts, left_out = _parts(self.files, bounds, labels)
         if parts:  # what is in no part keeps its number, but its label says nothing
             labels[np.setdiff1d(np.arange(len(labels)), np.concatenate(list(parts.values())))] = 0
         self._spool: Spool | None = None
-        super().__init__(place, labels, names, parts, notes)
+        parts = check_parts(parts, labels, class_names, place)
+        super().__init__(place, labels, class_names, parts, [*notes, *left_out])
 
     @classmethod
     def looks_like(cls, path: Path) -> bool:
@@ -211,14 +213,14 @@ def _refuse_missing(path: Path, column: str, values: pa.ChunkedArray) -> None:
         )  # fmt: skip
 
 
-def _numbered(values: np.ndarray, names: list[str] | None) -> tuple[np.ndarray, list[str]]:
-    """Labels as numbers from 0. Text is numbered in sorted order; numbers count as they are."""
+def _numbered(values: np.ndarray, names: list[str] | None) -> tuple[np.ndarray, tuple[str, ...], list[str]]:
+    """Labels as numbers from 0, and the classes' names; text that is none of the names stands out as -2."""
     if values.dtype.kind in "iub":
-        labels = values.astype(np.int64)
-        return labels, names or [str(number) for number in range(int(labels.max(initial=-1)) + 1)]
-    found = names or sorted({str(value) for value in values})
-    numbers = {name: number for number, name in enumerate(found)}
-    return np.array([numbers.get(str(value), -2) for value in values], dtype=np.int64), found
+        return number_classes(values.astype(np.int64), names)
+    if names is None:
+        return number_classes([str(value) for value in values])
+    numbers = {name: number for number, name in enumerate(names)}
+    return np.array([numbers.get(str(value), -2) for value in values], dtype=np.int64), tuple(names), []
 
 
 def _groups(files: Sequence[Path]) -> tuple[list[_Group], list[tuple[int, int]]]:

@@ -66,7 +66,7 @@ class Source(ABC):
             except Exception as error:  # recorded by whoever scans
                 yield index, error
 
-    def prepare_random_access(self) -> None:
+    def prepare_random_access(self) -> None:  # noqa: B027 (most need nothing)
         """Called once before single pictures are read in random order, by many processes."""
 
     def picture(self, index: int, in_chans: int = 3) -> Image:
