@@ -19,7 +19,18 @@ MODULES = [
 CONFIG_MODULES = [module for module in MODULES if "config" in module.split(".")]
 
 HEAVY = ["torch", "numpy"]
-EXTRAS = ["optuna", "fastapi", "uvicorn", "onnx", "onnxruntime", "onnxscript", "torchao", "timm", "transformers"]
+EXTRAS = [
+    "datasets",
+    "optuna",
+    "fastapi",
+    "uvicorn",
+    "onnx",
+    "onnxruntime",
+    "onnxscript",
+    "torchao",
+    "timm",
+    "transformers",
+]
 NEVER_AT_IMPORT = ["torchvision", "matplotlib", *EXTRAS]
 VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "base", "legacy"}
 MOST_LINES = 400

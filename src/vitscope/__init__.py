@@ -4,6 +4,7 @@
     vitscope.list_models("vit_*")
     model = vitscope.create_model("vit_small", num_classes=10)
     vitscope.save_model(model, "my-model"); model = vitscope.load_model("my-model")
+    pictures = vitscope.open_dataset("cifar10"); loader = vitscope.make_loader(pictures, "train", preprocess=...)
 
 Names are resolved when they are first used, so that `import vitscope` is quick and pulls in nothing heavy.
 """
@@ -17,7 +18,10 @@ from vitscope.version import __version__
 
 if TYPE_CHECKING:
     from vitscope.core.errors import VitscopeError
-    from vitscope.data.config import PreprocessConfig
+    from vitscope.data.config import AugmentConfig, DataConfig, PreprocessConfig, augmentation
+    from vitscope.data.dataset import open_dataset
+    from vitscope.data.decode import decode_image
+    from vitscope.data.loaders.choose import make_loader
     from vitscope.models.config import (
         CNNConfig,
         LSTMConfig,
@@ -33,7 +37,13 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "VitscopeError": "vitscope.core.errors",
+    "AugmentConfig": "vitscope.data.config",
+    "DataConfig": "vitscope.data.config",
     "PreprocessConfig": "vitscope.data.config",
+    "augmentation": "vitscope.data.config",
+    "open_dataset": "vitscope.data.dataset",
+    "decode_image": "vitscope.data.decode",
+    "make_loader": "vitscope.data.loaders.choose",
     "CNNConfig": "vitscope.models.config",
     "LSTMConfig": "vitscope.models.config",
     "MAEConfig": "vitscope.models.config",
@@ -52,7 +62,9 @@ _HOMES = {
 }
 
 __all__ = [
+    "AugmentConfig",
     "CNNConfig",
+    "DataConfig",
     "LSTMConfig",
     "MAEConfig",
     "PreprocessConfig",
@@ -62,12 +74,16 @@ __all__ = [
     "ViTConfig",
     "VitscopeError",
     "__version__",
+    "augmentation",
     "create_model",
+    "decode_image",
     "list_models",
     "load_labels",
     "load_model",
     "load_preprocessing",
+    "make_loader",
     "model_config",
+    "open_dataset",
     "register_model",
     "save_model",
 ]

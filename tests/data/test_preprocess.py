@@ -15,8 +15,8 @@ from torchvision.transforms import v2
 from vitscope.core.config import from_dict, to_dict
 from vitscope.core.errors import ConfigError, DataError, UsageError
 from vitscope.data import preprocess as preprocess_file
-from vitscope.data.photographs import BUILTIN_PICTURES, builtin_picture
 from vitscope.data.config import PreprocessConfig, half_normalised
+from vitscope.data.photographs import BUILTIN_PICTURES, builtin_picture
 from vitscope.data.preprocess import preprocess, resize
 
 

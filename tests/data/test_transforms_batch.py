@@ -18,7 +18,6 @@ from vitscope.data import draws
 from vitscope.data.config.augment import STRENGTHS, AugmentConfig, augmentation
 from vitscope.data.config.preprocess import NORMALISATIONS, PreprocessConfig, half_normalised
 from vitscope.data.preprocess import preprocess
-from vitscope.data.transforms import colour, resized
 from vitscope.data.transforms.batch import BatchTransform
 from vitscope.data.transforms.streams import COUNTS, Stream
 
@@ -72,19 +71,13 @@ def test_a_picture_alone_comes_out_as_in_a_batch(in_chans: int, crop: str, size:
 
 def test_no_two_draws_read_the_same_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
-    bits, uniforms = draws._bits, draws.uniforms
+    bits = draws._bits
 
     def one(some: Tensor, stream: int) -> Tensor:
         read.append(int(stream))
         return bits(some, stream)
 
-    def several(some: Tensor, stream: int, count: int) -> Tensor:
-        read.extend(range(stream, stream + count))
-        return uniforms(some, stream, count)
-
     monkeypatch.setattr(draws, "_bits", one)
-    for module in (colour, resized):
-        monkeypatch.setattr(module, "uniforms", several)
     transform = BatchTransform(updated(EVERYTHING, randaugment_ops=14), SMALL)
     varied(transform, pictures(4), keys(4))
     assert len(read) == len(set(read)) == 9 + 4 * 10 + 2 * 4 + 14

@@ -39,9 +39,12 @@ def uniform(keys: Tensor, stream: int, low: float = 0.0, high: float = 1.0) -> T
 
 
 def uniforms(keys: Tensor, stream: int, count: int) -> Tensor:
-    """(B, count) float32 in [0, 1), from `count` streams on from `stream`."""
-    streams = torch.arange(stream, stream + count, device=keys.device)
-    return scrambled_bits(keys[:, None] + streams * _signed(_GOLDEN)).to(torch.float32) * (1.0 / 2**_BITS)
+    """(B, count) float32 in [0, 1), from `count` streams on from `stream`.
+
+    Stream by stream: a product of counted numbers and a 64-bit constant is index arithmetic to torch's compiler, which
+    takes it for a mistake.
+    """
+    return torch.stack([uniform(keys, stream + place) for place in range(count)], dim=1)
 
 
 def integers(keys: Tensor, stream: int, limit: Tensor | int) -> Tensor:

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from vitscope.data.config import AugmentConfig
 from vitscope.data.draws import coins, integers
+from vitscope.data.transforms.settle import settled
 from vitscope.data.transforms.streams import Stream
 
 QUANTILES = 8192
@@ -39,11 +40,11 @@ class Mixer:
         cut = coins(keys, Stream.MIX_KIND, self.cutmix_prob)
         keep = torch.ones((), device=images.device)
 
-        blend = torch.where(mixed & ~cut, self._drawn(self.mixup_shares, keys), keep)
+        blend = settled(torch.where(mixed & ~cut, self._drawn(self.mixup_shares, keys), keep))
         height, width = images.shape[-2:]
         wanted = self._drawn(self.cutmix_shares, keys)
-        box, left_over = cut_box(wanted, keys, height, width)
-        cut = mixed & cut
+        box, left_over = map(settled, cut_box(wanted, keys, height, width))
+        cut = settled(mixed & cut)
         box = box & cut[:, None, None]
 
         weight = blend[:, None, None, None]

@@ -89,6 +89,9 @@ class Shard(NamedTuple):
     world: int = 1
 
 
+ALONE = Shard()
+
+
 def batch_count(places: int, batch_size: int, *, training: bool) -> int:
     """Batches in an epoch. Training leaves an incomplete last one out: steps are alike, and the next epoch's order
     leaves out other pictures."""

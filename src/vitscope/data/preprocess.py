@@ -56,10 +56,18 @@ def resized_size(size: tuple[int, int], config: PreprocessConfig) -> tuple[int, 
     return max(height, round(size[0] / ratio)), max(width, round(size[1] / ratio))
 
 
-def preprocess(picture: Image, config: PreprocessConfig) -> Tensor:
-    """(C, H, W), normalised."""
+def to_pixels(picture: Image, config: PreprocessConfig) -> Tensor:
+    """(C, H, W) of uint8: what evaluation shows the model, before it is normalised."""
     if config.in_chans not in (1, 3):
         raise DataError(expected("in_chans", "1 (grey) or 3 (RGB) for pictures", config.in_chans))
-    picture = resize(picture.convert("L" if config.in_chans == 1 else "RGB"), config)
-    pixels = T.to_dtype(T.pil_to_tensor(picture), scale=True)
-    return T.normalize(pixels, list(config.mean), list(config.std))
+    return T.pil_to_tensor(resize(picture.convert("L" if config.in_chans == 1 else "RGB"), config))
+
+
+def normalise(pixels: Tensor, config: PreprocessConfig) -> Tensor:
+    """(..., C, H, W) of uint8 as float32 by the settings' mean and std."""
+    return T.normalize(T.to_dtype(pixels, scale=True), list(config.mean), list(config.std))
+
+
+def preprocess(picture: Image, config: PreprocessConfig) -> Tensor:
+    """(C, H, W), normalised."""
+    return normalise(to_pixels(picture, config), config)

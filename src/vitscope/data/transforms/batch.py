@@ -22,6 +22,7 @@ from vitscope.data.transforms.flip import alternating_flips, flip, random_flips
 from vitscope.data.transforms.randaugment import RandAugment
 from vitscope.data.transforms.resized import part_places, resized_crop
 from vitscope.data.transforms.rotate import angles, rotate
+from vitscope.data.transforms.settle import settled
 
 
 class BatchTransform(nn.Module):
@@ -51,11 +52,12 @@ class BatchTransform(nn.Module):
         """
         self._check(pictures)
         augment = self.augment
-        pictures = self._cropped_and_flipped(pictures, keys, self._flips(keys, lasting_keys, epoch))
+        pictures = settled(self._cropped_and_flipped(pictures, keys, self._flips(keys, lasting_keys, epoch)))
         if augment.rotate_degrees:
-            pictures = rotate(pictures, angles(keys, augment.rotate_degrees))
+            pictures = settled(rotate(pictures, settled(angles(keys, augment.rotate_degrees))))
         if any(augment.jitter):
-            pictures = jitter(pictures, *jitter_draws(keys, augment.jitter), augment.jitter)
+            factors, ranks = map(settled, jitter_draws(keys, augment.jitter))
+            pictures = settled(jitter(pictures, factors, ranks, augment.jitter))
         if self.randaugment is not None:
             pictures = self.randaugment(pictures, keys)
         return pictures
@@ -63,20 +65,21 @@ class BatchTransform(nn.Module):
     def finish(self, pictures: Tensor, keys: Tensor) -> Tensor:
         """(B, C, H, W) float32, normalised, from varied pictures (B, C, H, W) uint8; parts of it painted over."""
         augment, img_size = self.augment, (pictures.shape[2], pictures.shape[3])
-        images = (pictures.to(torch.float32) * (1 / 255) - self.mean) / self.std
+        # In place: on a CPU three temporaries would cost more than decoding spares.
+        images = pictures.to(torch.float32).mul_(1 / 255).sub_(self.mean).div_(self.std)
         if augment.erase_prob:
             places = erase_places(keys, img_size, augment.erase_prob, augment.erase_scale, augment.erase_ratio)
-            images = paint(images, *places)
+            images = paint(images, *map(settled, places))
         if augment.cutout_size:
-            images = paint(images, *cutout_places(keys, img_size, augment.cutout_size))
+            images = paint(images, *map(settled, cutout_places(keys, img_size, augment.cutout_size)))
         return images
 
     def _flips(self, keys: Tensor, lasting_keys: Tensor, epoch: Tensor) -> Tensor | None:
         match self.augment.flip:
             case "random":
-                return random_flips(keys)
+                return settled(random_flips(keys))
             case "alternating":
-                return alternating_flips(lasting_keys, epoch)
+                return settled(alternating_flips(lasting_keys, epoch))
         return None
 
     def _cropped_and_flipped(self, pictures: Tensor, keys: Tensor, flips: Tensor | None) -> Tensor:
@@ -85,14 +88,14 @@ class BatchTransform(nn.Module):
         stored = (pictures.shape[2], pictures.shape[3])
         match augment.crop:
             case "padded":
-                top, left = crop_places(keys, stored, size, augment.padding)
+                top, left = map(settled, crop_places(keys, stored, size, augment.padding))
                 return padded_crop(pictures, top, left, augment.padding, size, flips)
             case "margin":
-                top, left = crop_places(keys, stored, size)
+                top, left = map(settled, crop_places(keys, stored, size))
                 return cut(pictures, top, left, size, flips)
             case "resized":
                 places = part_places(keys, stored, augment.crop_scale, augment.crop_ratio)
-                return resized_crop(pictures, *places, size, self.preprocess.interpolation, flips)
+                return resized_crop(pictures, *map(settled, places), size, self.preprocess.interpolation, flips)
         return pictures if flips is None else flip(pictures, flips)
 
     def _check(self, pictures: Tensor) -> None:

@@ -19,6 +19,7 @@ from torchvision.transforms.v2 import functional as T
 from vitscope.data.draws import integers
 from vitscope.data.transforms.colour import blend, grey, mean_grey
 from vitscope.data.transforms.histogram import LEVELS, autocontrast_tables, equalize_tables, look_up
+from vitscope.data.transforms.settle import settled
 from vitscope.data.transforms.streams import Stream
 
 OPERATIONS = (
@@ -78,7 +79,7 @@ class RandAugment(nn.Module):
     def forward(self, images: Tensor, keys: Tensor) -> Tensor:
         """(B, C, H, W) uint8, varied by the keys (B,)."""
         for slot in range(self.ops):
-            images = self.vary(images, integers(keys, Stream.RANDAUGMENT + slot, len(self.factor)))
+            images = settled(self.vary(images, settled(integers(keys, Stream.RANDAUGMENT + slot, len(self.factor)))))
         return images
 
     def vary(self, images: Tensor, variants: Tensor) -> Tensor:

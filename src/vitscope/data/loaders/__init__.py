@@ -1,0 +1,1 @@
+"""From a data set to batches: two loaders behind one interface."""
