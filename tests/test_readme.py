@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from example_files import write_examples
 from vitscope.cli.main import main
 
 ROOT = Path(__file__).parents[1]
@@ -51,11 +52,20 @@ def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monke
         exec(compile(block, f"{page.name}, python block {number}", "exec"), names)
 
 
+@pytest.fixture(scope="session")
+def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the files the pages speak of."""
+    folder = tmp_path_factory.mktemp("examples")
+    write_examples(folder)
+    return folder
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_commands_run(
-    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    command: str, examples: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(examples)
+    monkeypatch.delenv("VITSCOPE_DATA", raising=False)
     code = main(shlex.split(command)[1:])
     out, err = capsys.readouterr()
     assert code == 0, err

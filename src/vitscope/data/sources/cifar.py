@@ -178,9 +178,10 @@ def _class_names(form: Form, content: bytes, where: str) -> list[str]:
     if form.label_bytes is not None:
         return [line.strip() for line in content.decode("utf-8", "backslashreplace").splitlines() if line.strip()]
     names = unpickle(content, where).get(form.names.encode())
-    if not isinstance(names, list) or not all(isinstance(name, bytes | str) for name in names):
+    names = [_as_bytes(name) for name in names] if isinstance(names, list) else [None]
+    if not all(isinstance(name, bytes) for name in names):
         raise _damaged(where, f"no list of texts '{form.names}' in it")
-    return [name.decode("utf-8", "backslashreplace") if isinstance(name, bytes) else name for name in names]
+    return [name.decode("utf-8", "backslashreplace") for name in names]
 
 
 class _Record:
@@ -241,7 +242,17 @@ def unpickle(content: bytes, where: str) -> dict[Any, Any]:
         raise _damaged(where, f"the pickle cannot be read: {bad_image(error).what}") from None
     if not isinstance(found, dict):
         raise _damaged(where, expected("pickle", "a dictionary", type(found).__name__))
-    return {key.encode() if isinstance(key, str) else key: value for key, value in found.items()}
+    return {_as_bytes(key): value for key, value in found.items()}
+
+
+def _as_bytes(value: Any) -> Any:
+    """Text as bytes, however it was written: Python 3 writes bytes for Python 2 as a call that encodes text."""
+    match value:
+        case str():
+            return value.encode()
+        case _Record(name="encode", args=(str(text), "latin1" | "latin-1" | b"latin1")):
+            return text.encode("latin1", "replace")
+    return value
 
 
 def _rows(record: Any, where: str) -> np.ndarray:
@@ -253,9 +264,8 @@ def _rows(record: Any, where: str) -> np.ndarray:
             pass
         case _:
             raise _damaged(where, "no array 'data' in it")
-    match raw:
-        case _Record(name="encode", args=(str(text), "latin1" | "latin-1" | b"latin1")):
-            raw = text.encode("latin1", "replace")
+    if isinstance(raw, _Record):
+        raw = _as_bytes(raw)
     match dtype:
         case _Record(name="dtype", args=("u1" | b"u1" | "|u1" | b"|u1" | "uint8", *_)):
             whole = isinstance(raw, bytes | bytearray) and len(raw) % ROW_BYTES == 0

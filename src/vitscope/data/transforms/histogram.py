@@ -19,8 +19,8 @@ def look_up(pixels: Tensor, tables: Tensor) -> Tensor:
 
 def autocontrast_tables(pixels: Tensor) -> Tensor:
     """(B, C, L) uint8: the levels of each channel spread from 0 to 255; a channel of one level stays."""
-    lowest = pixels.amin(dim=2, keepdim=True).to(torch.float32)
-    highest = pixels.amax(dim=2, keepdim=True).to(torch.float32)
+    shades = pixels.to(torch.float32)  # of bytes, torch 2.15's compiler for CPUs takes 0 for the least
+    lowest, highest = shades.amin(dim=2, keepdim=True), shades.amax(dim=2, keepdim=True)
     flat = lowest == highest
     step = torch.where(flat, 1.0, (highest - lowest) * (1 / 255))
     levels = torch.arange(LEVELS, device=pixels.device, dtype=torch.float32)
