@@ -11,16 +11,19 @@ from pathlib import Path
 
 import pytest
 
+from vitscope.core.environment import data_roots
+
 BENCH = Path(__file__).parents[1] / "bench"
 MODELS = ("vit_base_patch16_224", "vit_small_patch16_224", "vit_small", "vit_tiny")
 WORKS = ("train", "inference", "latency")
 NAMES = ("ours", "timm", "transformers")
 
 
-def run(script: str, *flags: str) -> str:
+def run(script: str, *flags: str, device: bool = True) -> str:
     """Standard output of a benchmark in its own process."""
+    where = ["--device", "cpu"] if device else []
     done = subprocess.run(
-        [sys.executable, str(BENCH / script), "--device", "cpu", "--quick", "--rounds", "2", *flags],
+        [sys.executable, str(BENCH / script), *where, "--quick", "--rounds", "2", *flags],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
@@ -89,3 +92,26 @@ def test_six_models_gives_a_number_for_each() -> None:
     for row in rows:
         assert float(row[3].split()[0].replace(",", "")) > 0
         assert float(row[5].split()[0].replace(",", "")) > 0
+
+
+def test_device_loader_gives_a_number_for_every_strength_and_proves_the_pixels() -> None:
+    output = run("device_loader.py")
+    rows = [
+        line.strip("|").split("|") for line in output.splitlines() if line.startswith(("| basic", "| medium", "| str"))
+    ]
+    named = {(row[0].strip(), row[2].strip()): row for row in rows}
+    for strength in ("basic", "medium", "strong"):
+        eager = named[strength, "eager"]
+        assert float(eager[3].split()[0].replace(",", "")) > 0
+        assert eager[4].strip() == "0.0e+00 / 0"  # the plain way on the CPU is what all are compared with
+        assert (strength, "torchvision v2, one draw a batch") in named
+    assert output.count("a step takes") == 6
+
+
+def test_loaders_are_timed_against_equal_peers() -> None:
+    pytest.importorskip("timm")
+    if not any((root / "imagenette160").is_dir() for root in data_roots()):
+        pytest.skip("no imagenette160 under $VITSCOPE_DATA or data/")
+    output = run("loaders.py", device=False)
+    for row in table_rows(output):
+        assert all(float(cell.split()[0]) > 0 for cell in row[6:8]), row

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from PIL import Image
@@ -43,7 +44,7 @@ def dataset_of(
         for label in (labels or {}).get(part, [n % classes for n in range(len(parts.get(part, ())))])
     ]
     bounds = np.cumsum([0, *(len(parts.get(part, ())) for part in names)])
-    ranges = [np.arange(low, high) for low, high in zip(bounds, bounds[1:], strict=False)]
+    ranges = [np.arange(low, high) for low, high in pairwise(bounds)]
     source = InMemory(contents, given, [f"class {n}" for n in range(classes)])
     return Dataset(source, Splits(*ranges, how="given"), DataConfig())
 

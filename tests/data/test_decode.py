@@ -206,7 +206,7 @@ def test_a_bomb_is_a_bad_picture(side: int) -> None:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "not a picture"),
+        (b"", "an empty file"),
         (b"hello, I am a text", "not a picture"),
         (np.zeros((0, 4), dtype=np.uint8), "without pixels"),
         (np.zeros((4, 4, 2), dtype=np.uint8), "1, 3 or 4 channels"),

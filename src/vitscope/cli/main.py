@@ -18,6 +18,7 @@ from vitscope.version import __version__
 # Verb -> what it does. Each lives in `vitscope.cli.<verb>` as `run(args) -> exit code`.
 VERBS = {
     "models": "list the models, count one's parts, trace its shapes, or ask which to take",
+    "data": "look a data set over: classes, sizes, bad pictures, duplicates, leaks, how to start",
     "check": "show the environment: Python, torch, GPUs, memory, disk, extras",
 }
 

@@ -79,6 +79,8 @@ def decode_with_remarks(content: Content, *, in_chans: int = 3, pixel_limit: int
         if isinstance(content, Image.Image):
             return _decode_opened(content, in_chans, pixel_limit)
         if isinstance(content, bytes | bytearray | memoryview):
+            if not len(content):
+                raise BadImageError("an empty file (0 bytes)")
             content = io.BytesIO(content)
         with _pillow_quiet() as told:
             opened = Image.open(content)

@@ -1,0 +1,90 @@
+"""What `vitscope data` has found, as plain data: what --json prints and the tables show."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vitscope.cli.main import VERBS
+from vitscope.core.config import to_dict
+from vitscope.data.dataset import Dataset
+from vitscope.data.splits import PARTS, TRAIN
+from vitscope.data.survey.suggest import Suggestions, suggest
+from vitscope.data.survey.survey import Survey
+from vitscope.data.survey.warn import imbalance, warnings_of
+from vitscope.models.advice import Advice, advise
+from vitscope.models.config import Wishes
+from vitscope.models.variants import model_config
+
+MOST_MEMBERS = 20
+"""Places listed of one group of copies."""
+LEAST_SIDE = 8
+"""Smallest pictures there is advice for."""
+
+
+def report_of(dataset: Dataset, survey: Survey, sheets: Sequence[Path]) -> dict[str, Any]:
+    """Everything, in plain data."""
+    source = dataset.source
+    suggestions = suggest(survey, dataset.class_names)
+    advice = _advice(survey, suggestions)
+    found = survey.to_dict()
+    for group in found["duplicates"]["groups"]:
+        group["count"] = len(group["members"])
+        for key in ("members", "parts", "labels"):
+            group[key] = group[key][:MOST_MEMBERS]
+        group["where"] = [source.where(index) for index in group["members"]]
+    for group, data in zip(survey.duplicates.groups, found["duplicates"]["groups"], strict=True):
+        data["example"] = [_copy(dataset, group, index) for index in group.example()]
+    return {
+        "name": dataset.config.name,
+        "kind": source.kind,
+        "place": source.place,
+        "class_names": list(dataset.class_names),
+        "notes": list(source.notes),
+        "split": {
+            "how": dataset.splits.how,
+            "hash": dataset.splits.hash,
+            "counts": {part: len(dataset.splits[part]) for part in PARTS},
+        },
+        "imbalance": imbalance(np.array(survey.counts[TRAIN])),
+        "bad_limit": dataset.config.bad_limit,
+        "warnings": warnings_of(dataset, survey),
+        "survey": found,
+        "suggestions": suggestions.to_dict(),
+        "model": {
+            "name": advice.chosen.name,
+            "img_size": advice.chosen.config.img_size,
+            "patch_size": advice.chosen.config.patch_size,
+            "why": advice.why,
+            "cautions": advice.cautions,
+        },
+        "next": _next_command(dataset, suggestions, advice),
+        "sheets": [str(path) for path in sheets],
+    }
+
+
+def _copy(dataset: Dataset, group: Any, index: int) -> dict[str, str]:
+    place = group.members.index(index)
+    label = dataset.class_names[group.labels[place]]
+    return {"where": dataset.source.where(index), "part": group.parts[place], "label": label}
+
+
+def _advice(survey: Survey, suggestions: Suggestions) -> Advice:
+    side = max(LEAST_SIDE, min(suggestions.preprocess.img_size))
+    return advise(Wishes(images=sum(survey.counts[TRAIN]) or None, img_size=side))
+
+
+def _next_command(dataset: Dataset, suggestions: Suggestions, advice: Advice) -> str:
+    """To be typed as it stands: trains where there is the verb for it, and counts the model until then."""
+    chosen, preset = advice.chosen.config, to_dict(model_config(advice.chosen.name))
+    wanted = {**to_dict(chosen), "in_chans": suggestions.preprocess.in_chans}
+    settings = {key: wanted[key] for key in ("img_size", "patch_size", "in_chans") if wanted[key] != preset[key]}
+    flags = " ".join(f"--model.{key.replace('_', '-')} {value}" for key, value in settings.items())
+    name = shlex.quote(dataset.config.name)
+    if "train" in VERBS:
+        return f"vitscope train --data {name} --model {advice.chosen.name} {flags}".strip()
+    return f"vitscope models {advice.chosen.name} --num-classes {dataset.num_classes} {flags}".strip()

@@ -1,0 +1,1 @@
+"""Looking a data set over before anything is trained on it."""
