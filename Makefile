@@ -12,7 +12,7 @@ TESTENV := OMP_NUM_THREADS=1
 .PHONY: help setup demo test test-slow lint bench clean
 
 help:
-	@echo "make demo       count, trace and look inside a Vision Transformer"
+	@echo "make demo       count, trace and look inside a Vision Transformer; look a data set over"
 	@echo "make test       run the test suite"
 	@echo "make test-slow  run the longer tests too"
 	@echo "make lint       ruff, pyright, import-linter"
@@ -39,6 +39,8 @@ demo: setup
 	$(BIN)/vitscope models vit_tiny --trace
 	@echo
 	$(BIN)/python examples/first_look.py demo-out
+	@echo
+	$(BIN)/vitscope data shapes:size=64,count=1000 --augment strong --sheet demo-out/shapes.png
 
 test: setup
 	$(TESTENV) $(BIN)/python -m pytest

@@ -149,7 +149,7 @@ def test_copies_and_leaks_are_told(here: Path, capsys: pytest.CaptureFixture[str
     assert "1 exact, 2 near" in out
     assert "train - test: 1 exact, 1 near" in out
     assert "train - val: 0 exact, 1 near" in out
-    assert "1 groups of copies have different labels" in out
+    assert "1 group of copies has different labels" in out
     assert "exact.bmp" in out
     assert not list(here.glob("*.png"))
 

@@ -101,9 +101,11 @@ def test_senseless_orientation_is_said_and_ignored(value: int) -> None:
     assert decoded.remarks == [f"EXIF orientation {value} means nothing: taken as it lies"]
 
 
-def test_damaged_exif_does_not_lose_the_picture() -> None:
+@pytest.mark.parametrize(
+    "body", [b"Exif\x00\x00II*\x00\xff\xff\xff\x7fgarbage", b"Exif\x00\x00garbage!", b"Exif\x00\x00"]
+)
+def test_damaged_exif_does_not_lose_the_picture(body: bytes) -> None:
     content = encoded(Image.fromarray(noise(32, 32)), "JPEG")
-    body = b"Exif\x00\x00II*\x00\xff\xff\xff\x7fgarbage"
     damaged = content[:2] + b"\xff\xe1" + (len(body) + 2).to_bytes(2, "big") + body + content[2:]
     decoded = decode_with_remarks(damaged)
     np.testing.assert_array_equal(np.asarray(decoded.picture), np.asarray(Image.open(io.BytesIO(content))))

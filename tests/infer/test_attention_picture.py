@@ -11,8 +11,8 @@ import torch
 from PIL import Image
 
 from vitscope.core.errors import InputError
-from vitscope.data.photographs import builtin_picture
 from vitscope.data.config import half_normalised
+from vitscope.data.photographs import builtin_picture
 from vitscope.data.preprocess import preprocess
 from vitscope.infer.attention_picture import attention_from, draw_attention
 from vitscope.models.build import build_model

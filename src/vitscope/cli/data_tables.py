@@ -102,7 +102,8 @@ def _print_copies(copies: dict[str, Any]) -> None:
     for leak in copies["leaks"]:
         _say("leak", f"{leak['seen']} - {leak['held_out']}: {leak['exact']:,} exact, {leak['near']:,} near")
     if copies["conflicts"]:
-        _say("labels", f"{copies['conflicts']:,} groups of copies have different labels")
+        groups = "group" if copies["conflicts"] == 1 else "groups"
+        _say("labels", f"{copies['conflicts']:,} {groups} of copies with different labels")
     rows = [
         [
             "exact" if group["exact"] else "near",

@@ -30,6 +30,7 @@ Content = bytes | bytearray | memoryview | str | Path | BinaryIO | Image.Image |
 BACKGROUND = (255, 255, 255)
 """What shows through transparent pixels."""
 ORIENTATION_TAG = 0x0112
+EXIF_BEGINNINGS = (b"II*\0", b"MM\0*")
 UPRIGHT = {
     2: Transpose.FLIP_LEFT_RIGHT,
     3: Transpose.ROTATE_180,
@@ -79,9 +80,10 @@ def decode_with_remarks(content: Content, *, in_chans: int = 3, pixel_limit: int
         if isinstance(content, Image.Image):
             return _decode_opened(content, in_chans, pixel_limit)
         if isinstance(content, bytes | bytearray | memoryview):
-            if not len(content):
-                raise BadImageError("an empty file (0 bytes)")
+            _refuse_empty(len(content))
             content = io.BytesIO(content)
+        elif isinstance(content, str | Path):
+            _refuse_empty(Path(content).stat().st_size)
         with _pillow_quiet() as told:
             opened = Image.open(content)
         with opened:
@@ -165,6 +167,11 @@ def _decode_pixels(pixels: np.ndarray, in_chans: int, pixel_limit: int) -> Decod
     return Decoded(picture, None, mode, (picture.height, picture.width), remarks)
 
 
+def _refuse_empty(size_bytes: int) -> None:
+    if not size_bytes:
+        raise BadImageError("an empty file (0 bytes)")
+
+
 def _refuse_size(width: int, height: int, pixel_limit: int) -> None:
     if width < 1 or height < 1:
         raise BadImageError("a picture without pixels")
@@ -220,8 +227,11 @@ def _upright(opened: Image.Image, picture: Image.Image, remarks: list[str]) -> I
         return picture
     try:
         with _pillow_quiet() as told:
-            orientation = opened.getexif().get(ORIENTATION_TAG, 1)
+            exif = opened.getexif()
+            orientation = exif.get(ORIENTATION_TAG, 1)
         remarks.extend(_sayings(told))
+        if opened.info["exif"].removeprefix(b"Exif\0\0")[:4] not in EXIF_BEGINNINGS:
+            remarks.append("EXIF cannot be read: taken as it lies")  # Pillow says nothing
     except Exception as error:  # damaged EXIF is no reason to lose a good picture
         remarks.append(f"EXIF cannot be read ({_reason(error)}): taken as it lies")
         return picture

@@ -55,6 +55,10 @@ class Suggestions:
         }
 
 
+FAR_MEAN, FLAT_STD = 0.3, 0.1
+"""Pictures darker or brighter, or flatter than this are not what a normalisation by 0.5 expects."""
+
+
 def suggest(survey: Survey, class_names: Sequence[str]) -> Suggestions:
     """For a survey in which at least one picture could be decoded."""
     reasons: dict[str, str] = {}
@@ -63,7 +67,7 @@ def suggest(survey: Survey, class_names: Sequence[str]) -> Suggestions:
     in_chans = 1 if all_grey else 3
     coloured = f"{survey.good - survey.grey:,} of {survey.good:,} pictures have colours"
     reasons["in_chans"] = "all pictures are grey" if all_grey else coloured
-    reasons["normalisation"] = "mean and std 0.5 bring pixels to -1 .. 1; the measured ones would do as well"
+    reasons["normalisation"] = _about_normalisation(survey)
     images = sum(survey.counts["train"])
     strength, reasons["augment"] = _strength(images)
     augment = augmentation(strength, img_size)
@@ -132,3 +136,13 @@ def _loader(survey: Survey, img_size: tuple[int, int], in_chans: int) -> tuple[s
     if size > ON_DEVICE_BYTES:
         return "worker", f"{pixels} are too many to lie on the device"
     return "worker", f"pictures of {max(img_size)} pixels are better varied before they are made small"
+
+
+def _about_normalisation(survey: Survey) -> str:
+    """A network takes care of a shift and a scale; only pictures that are nearly all black, white or flat need more."""
+    said = "mean and std 0.5 bring pixels to -1 .. 1"
+    if survey.mean is None or survey.std is None:
+        return said
+    if max(abs(mean - 0.5) for mean in survey.mean) <= FAR_MEAN and min(survey.std) >= FLAT_STD:
+        return f"{said}; the measured ones would do as well"
+    return f"{said}; the measured ones are far from it: try them as data.mean and data.std"

@@ -65,7 +65,7 @@ class Survey:
     plain: list[Told]
     """Pictures of a single colour."""
     mean: tuple[float, ...] | None
-    """Per channel (RGB), pixels from 0 to 1, over all pixels of the training pictures looked at; None without any."""
+    """Per channel (RGB), pixels from 0 to 1, over the training pictures looked at, each counted alike. None: no such."""
     std: tuple[float, ...] | None
     duplicates: Duplicates
 
@@ -117,7 +117,7 @@ def survey(dataset: Dataset, *, limit: int = 100_000, progress: Progress | None 
     bad, unusual, plain = [], [], []
     formats, modes, sizes = Counter[str](), Counter[str](), Counter[tuple[int, int]]()
     grey = 0
-    histogram = np.zeros((3, 256), np.int64)
+    shares = np.zeros((3, 256))
     numbers: list[int] = []
     hashes: list[bytes] = []
     thumbnails = np.empty((len(chosen), SIDE, SIDE, 3), np.uint8)
@@ -138,8 +138,9 @@ def survey(dataset: Dataset, *, limit: int = 100_000, progress: Progress | None 
         if seen.plain:
             plain.append(told(seen.index, "a single colour"))
         if part_of[seen.index] == TRAIN and seen.histogram is not None:
-            histogram += seen.histogram
-    mean, std = _mean_and_std(histogram)
+            # Every picture counts alike, as in training, whatever its size.
+            shares += seen.histogram / seen.histogram[0].sum()
+    mean, std = _mean_and_std(shares)
     for rows in (bad, unusual, plain):
         rows.sort(key=lambda row: row.index)
     return Survey(
@@ -225,15 +226,12 @@ def _look_at(index: int, content: Stored | Exception, pixel_limit: int) -> _Seen
     )
 
 
-def _mean_and_std(histogram: np.ndarray) -> tuple[tuple[float, ...] | None, tuple[float, ...] | None]:
-    """From counts of values 0 to 255, in whole numbers until the last division: nothing is lost to rounding."""
-    means, stds = [], []
-    for counts in histogram.tolist():
-        pixels = sum(counts)
-        if not pixels:
-            return None, None
-        total = sum(value * count for value, count in enumerate(counts))
-        squares = sum(value * value * count for value, count in enumerate(counts))
-        means.append(total / (255 * pixels))
-        stds.append((squares * pixels - total * total) ** 0.5 / (255 * pixels))
-    return tuple(means), tuple(stds)
+def _mean_and_std(shares: np.ndarray) -> tuple[tuple[float, ...] | None, tuple[float, ...] | None]:
+    """From how often each value 0 to 255 comes, per channel."""
+    weight = shares.sum(axis=1)
+    if not weight.all():
+        return None, None
+    values = np.arange(256) / 255
+    mean = shares @ values / weight
+    spread = shares @ values**2 / weight - mean**2
+    return tuple(mean.round(12).tolist()), tuple(np.sqrt(spread.clip(min=0)).round(12).tolist())

@@ -69,7 +69,8 @@ def _about_copies(survey: Survey) -> list[str]:
         for leak in copies.leaks
     ]
     if copies.conflicts:
-        told.append(f"{copies.conflicts:,} groups of copies have different labels: at most one can be right")
+        groups = "group of copies has" if copies.conflicts == 1 else "groups of copies have"
+        told.append(f"{copies.conflicts:,} {groups} different labels: at most one can be right")
     return told
 
 
