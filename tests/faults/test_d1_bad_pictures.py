@@ -140,7 +140,8 @@ def test_the_undecodable_are_left_out_and_recorded_the_strange_are_shown(
     assert set(reasons) == {*undecodable(), LOOP}
     assert "symbolic links" in reasons[LOOP]
     assert "truncated" in reasons["truncated.jpg"]
-    assert reasons["text.jpg"] == reasons["empty.jpg"] == "not a picture in any known format"
+    assert reasons["text.jpg"] == "not a picture in any known format"
+    assert reasons["empty.jpg"] == "an empty file (0 bytes)"
     assert "9,000,000 pixels, more than 1,000,000" in reasons["too many pixels.png"]
     assert len(bad) == len(reasons)
     # Nothing else is missing, nothing came instead, and every picture kept its label.

@@ -46,6 +46,7 @@ def find(kind: str, key: str) -> tuple[Path, dict[str, Any]] | None:
     folder = cache_root() / kind / key
     if not folder.is_dir():
         return None
+    meta: dict[str, Any] = {}
     try:
         meta = json.loads((folder / META).read_text(encoding="utf-8"))
         whole = all(_checksum(folder / name) == checksum for name, checksum in meta["files"].items())

@@ -74,9 +74,9 @@ def make_splits(
         how = f"test is the given '{held_out}', validation {val_share:.0%} of the given '{train}'"
         return Splits(kept, carved, parts[held_out], how + f", stratified, seed {seed}")
     pool = np.sort(np.concatenate(list(parts.values()))) if parts else np.arange(len(labels))
-    drawn = _drawn(labels, pool, pool_shares, seed)
+    kept, carved, held = _drawn(labels, pool, pool_shares, seed)
     shares = "/".join(f"{100 * share:g}" for share in pool_shares)
-    return Splits(*drawn, f"one pool, drawn apart {shares}, stratified, seed {seed}")
+    return Splits(kept, carved, held, f"one pool, drawn apart {shares}, stratified, seed {seed}")
 
 
 def part_called(name: str) -> str | None:

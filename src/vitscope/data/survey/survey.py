@@ -65,7 +65,7 @@ class Survey:
     plain: list[Told]
     """Pictures of a single colour."""
     mean: tuple[float, ...] | None
-    """Per channel (RGB), pixels from 0 to 1, over the training pictures looked at, each counted alike. None: no such."""
+    """Per channel (RGB), pixels from 0 to 1, over the training pictures looked at, each counted alike; or None."""
     std: tuple[float, ...] | None
     duplicates: Duplicates
 

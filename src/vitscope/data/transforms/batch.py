@@ -94,8 +94,10 @@ class BatchTransform(nn.Module):
                 top, left = map(settled, crop_places(keys, stored, size))
                 return cut(pictures, top, left, size, flips)
             case "resized":
-                places = part_places(keys, stored, augment.crop_scale, augment.crop_ratio)
-                return resized_crop(pictures, *map(settled, places), size, self.preprocess.interpolation, flips)
+                top, left, height, width = map(
+                    settled, part_places(keys, stored, augment.crop_scale, augment.crop_ratio)
+                )
+                return resized_crop(pictures, top, left, height, width, size, self.preprocess.interpolation, flips)
         return pictures if flips is None else flip(pictures, flips)
 
     def _check(self, pictures: Tensor) -> None:
