@@ -11,8 +11,8 @@ from pathlib import Path
 import torch
 
 import vitscope
-from vitscope.data.photographs import builtin_picture
 from vitscope.data.config import half_normalised
+from vitscope.data.photographs import builtin_picture
 from vitscope.infer.attention_picture import draw_attention
 
 
