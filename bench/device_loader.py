@@ -220,9 +220,7 @@ def main() -> None:
         print(shares[-1], flush=True)
     if wish.json:
         wish.json.write_text(json.dumps({"surroundings": surroundings(device), "rows": facts, "shares": shares}))
-    print(
-        f"\n{wish.size} px, {count:,} pictures; images/s: median over rounds (quartile distance); off: share of values"
-    )
+    print(f"\n{wish.size} px, {count:,} pictures; images/s: median over rounds (quartile distance); off: share of")
     print("values more than a level from the plain way on the CPU / the largest difference, of normalised values\n")
     print("| strength | batch | way | images/s | off |\n|---|---:|---|---:|---|\n" + "\n".join(lines))
     print("\n" + "\n".join(shares))

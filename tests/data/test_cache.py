@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -92,3 +95,28 @@ def test_keys_and_hashes_tell_everything_apart(tmp_path: Path) -> None:
     assert first == cache.hash_of_files([one, two])
     two.write_bytes(b"3")
     assert first != cache.hash_of_files([one, two])
+
+
+def test_what_killed_writers_left_goes_after_a_day(own_cache: Path) -> None:
+    killed, busy = cache.Writing("pictures", "killed"), cache.Writing("pictures", "busy")
+    (killed.folder / "data.bin").write_bytes(b"half")
+    long_ago = time.time() - 2 * cache.LEFT_BEHIND_S
+    os.utime(killed.folder, (long_ago, long_ago))
+    put("another")
+    assert not killed.folder.exists()
+    assert busy.folder.exists()
+
+
+def test_one_process_makes_and_the_others_wait(own_cache: Path) -> None:
+    """Four processes want one entry: it is made once."""
+    program = (
+        "import sys, time; from vitscope.data import cache\n"
+        "with cache.making('pictures', 'abc'):\n"
+        "    if cache.find('pictures', 'abc') is None:\n"
+        "        time.sleep(0.5); entry = cache.Writing('pictures', 'abc'); print('made')\n"
+        "        (entry.folder / 'data.bin').write_bytes(b'x'); entry.finish()\n"
+    )
+    running = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    said = [process.communicate(timeout=60)[0] for process in running]
+    assert [process.returncode for process in running] == [0] * 4
+    assert "".join(said).count("made") == 1

@@ -57,9 +57,9 @@ def test_a_jpeg_is_what_pillow_decodes() -> None:
 
 
 def test_the_picture_given_is_not_changed() -> None:
-    given = Image.fromarray(noise())
-    decode_image(given).putpixel((0, 0), (1, 2, 3))
-    assert given.getpixel((0, 0)) != (1, 2, 3)
+    for given in (Image.fromarray(noise()), Image.open(io.BytesIO(encoded(Image.fromarray(noise()))))):
+        decode_image(given).putpixel((0, 0), (1, 2, 3))
+        assert given.getpixel((0, 0)) != (1, 2, 3)
 
 
 def test_grey_and_colour_on_request() -> None:
@@ -179,10 +179,11 @@ def test_of_an_animation_the_first_frame() -> None:
         content = encoded(frames[0], kind, save_all=True, append_images=frames[1:], **settings)
         decoded = decode_with_remarks(content)
         assert np.asarray(decoded.picture)[0, 0].tolist() == [255, 0, 0]
-        assert "animated, 3 frames: the first is used" in decoded.remarks
+        assert "animated: the first frame is used" in decoded.remarks
     shown = Image.open(io.BytesIO(content))
     shown.seek(2)
     assert np.asarray(decode_image(shown))[0, 0].tolist() == [255, 0, 0]
+    assert shown.tell() == 2
 
 
 def test_too_many_pixels_are_refused_before_decoding(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,14 +196,15 @@ def test_too_many_pixels_are_refused_before_decoding(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("side", [12_000, 15_000])
-def test_a_bomb_is_a_bad_picture(side: int) -> None:
-    """Pillow warns of the first size and refuses the second by itself."""
+def test_a_bomb_is_a_bad_picture_unless_allowed(side: int) -> None:
+    """Pillow warns of the first size and refuses the second by itself; here our limit alone counts."""
     content = encoded(Image.new("1", (side, side)), "PNG")
     assert len(content) < 200_000
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with pytest.raises(BadImageError, match="pixels"):
-            decode_image(content)
+    limit = Image.MAX_IMAGE_PIXELS
+    with pytest.raises(BadImageError, match=f"= {side * side:,} pixels, more than 89,478,485"):
+        decode_image(content)
+    assert decode_image(content, in_chans=1, pixel_limit=side * side).size == (side, side)
+    assert limit == Image.MAX_IMAGE_PIXELS
 
 
 @pytest.mark.parametrize(

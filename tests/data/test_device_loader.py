@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from vitscope.core.config import updated
-from vitscope.core.errors import DataError
+from vitscope.core.errors import DataError, VitscopeError
 from vitscope.data.config import AugmentConfig, DataConfig, PreprocessConfig, augmentation
 from vitscope.data.dataset import Dataset, open_dataset
+from vitscope.data.loaders import device as device_module
 from vitscope.data.loaders import storage as storage_module
 from vitscope.data.loaders.choose import choose_loader, make_loader
 from vitscope.data.loaders.device import DeviceLoader
@@ -110,12 +113,16 @@ def test_repeated_pictures_are_varied_differently(shapes: Dataset) -> None:
     assert (batch.images[::2] != batch.images[1::2]).flatten(1).any(1).all()
 
 
-def test_balanced_sampling_reaches_the_batches() -> None:
-    dataset = open_dataset(updated(SET, sampling="balanced"))
-    lonely = Dataset(dataset.source, dataset.splits, dataset.config)
-    labels = torch.cat([batch.labels for batch in train_loader(lonely, "basic").epoch(0)])
-    counts = torch.bincount(labels, minlength=10)
-    assert counts.max() - counts.min() <= 6  # 192 of 204 places are drawn
+def test_balanced_sampling_reaches_the_batches(tmp_path: Path) -> None:
+    labels = np.array([0] * 180 + [1] * 20)
+    np.savez(tmp_path / "set.npz", images=np.zeros((200, 16, 16, 3), np.uint8), labels=labels)
+    shares = {}
+    for sampling in ("shuffled", "balanced"):
+        config = updated(SET, name=str(tmp_path / "set.npz"), sampling=sampling, batch_size=16)
+        drawn = torch.cat([batch.labels for batch in train_loader(open_dataset(config), "basic").epoch(0)])
+        shares[sampling] = drawn.float().mean().item()
+    assert shares["shuffled"] < 0.15
+    assert 0.45 < shares["balanced"] < 0.55
 
 
 def test_mixed_labels_are_shares(shapes: Dataset) -> None:
@@ -212,22 +219,55 @@ def test_progress_is_told(shapes: Dataset) -> None:
 
 
 @pytest.mark.parametrize(
-    ("crop", "one_size", "size", "as_is"),
+    ("crop", "one_size", "size"),
     [
-        ("none", (40, 60), (16, 16), False),
-        ("padded", (40, 60), (16, 16), False),
-        ("resized", (40, 60), (40, 60), True),
-        ("resized", None, (18, 18), False),
-        ("margin", (40, 60), (48, 72), False),
-        ("margin", None, (48, 48), False),
+        ("none", (40, 60), (16, 16)),
+        ("padded", (40, 60), (16, 16)),
+        ("resized", (40, 60), (40, 60)),
+        ("resized", None, (18, 18)),
+        ("margin", (40, 60), (48, 72)),
+        ("margin", None, (48, 48)),
     ],
 )
-def test_how_pictures_are_stored(
-    crop: str, one_size: tuple[int, int] | None, size: tuple[int, int], as_is: bool
-) -> None:
-    wish = plan_storage(one_size, COLOUR, AugmentConfig(crop=crop), 10**8)  # type: ignore[arg-type]
-    assert wish.size == size
-    assert (wish.preprocess is None) == as_is
+def test_how_pictures_are_stored(crop: str, one_size: tuple[int, int] | None, size: tuple[int, int]) -> None:
+    augment = AugmentConfig(crop=crop)  # type: ignore[arg-type]
+    assert plan_storage(one_size, COLOUR, augment, 10**8).size == size
+    squashed = plan_storage(one_size, updated(COLOUR, crop="squash"), augment, 10**8)
+    assert squashed.size == ((48, 48) if crop == "margin" else size)
+
+
+def test_training_and_evaluation_share_storage_where_they_can(shapes: Dataset) -> None:
+    strong = plan_storage((16, 16), COLOUR, augmentation("strong", 16), 10**8)
+    assert strong.key == plan_storage((16, 16), COLOUR, None, 10**8).key
+
+
+def test_pictures_of_the_stored_size_are_stored_as_they_are(shapes: Dataset) -> None:
+    kept = plan_storage((16, 16), updated(COLOUR, img_size=(8, 8)), augmentation("strong", 8), 10**8)
+    pictures, _ = load_pictures(shapes.source, kept)
+    np.testing.assert_array_equal(pictures[7], np.moveaxis(shapes.source.read(7), 2, 0))
+
+
+def test_a_failure_that_may_pass_is_not_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VITSCOPE_CACHE", str(tmp_path / "cache"))
+    source = open_dataset("shapes:size=16,count=100,seed=9").source
+    wish = plan_storage((16, 16), COLOUR, None, 10**8)
+    sound = storage_module.decode_image
+    monkeypatch.setattr(storage_module, "decode_image", _fails_with(MemoryError()))
+    assert len(load_pictures(source, wish)[1]) == 100
+    monkeypatch.setattr(storage_module, "decode_image", sound)
+    assert load_pictures(source, wish)[1] == []
+    monkeypatch.setattr(storage_module, "decode_image", _fails_with(ValueError("broken")))
+    other = open_dataset("shapes:size=16,count=100,seed=10").source
+    assert load_pictures(other, wish)[1][3].reason == "broken"
+    monkeypatch.setattr(storage_module, "decode_image", sound)
+    assert load_pictures(other, wish)[1][3].where == other.where(3)
+
+
+def _fails_with(error: Exception) -> Any:
+    def fail(*_: Any, **__: Any) -> None:
+        raise error
+
+    return fail
 
 
 def test_one_size_is_found_by_looking(shapes: Dataset) -> None:
@@ -246,8 +286,8 @@ def test_auto_takes_the_device_loader_where_pictures_fit(shapes: Dataset) -> Non
 
 def test_auto_takes_workers_for_many_sizes_or_too_much(shapes: Dataset) -> None:
     cpu = torch.device("cpu")
-    plain = Storage((16, 16), COLOUR, 3, 10**8)
-    huge = Storage((50_000, 50_000), None, 3, 10**8)
+    plain = Storage(COLOUR, 10**8)
+    huge = Storage(updated(COLOUR, img_size=(50_000, 50_000)), 10**8)
     assert choose_loader("auto", shapes, plain, None, cpu)[1] == "worker loader: the pictures have many sizes"
     kind, why = choose_loader("auto", shapes, huge, (50_000, 50_000), cpu)
     assert kind == "worker"
@@ -258,11 +298,47 @@ def test_auto_takes_workers_for_many_sizes_or_too_much(shapes: Dataset) -> None:
     assert choose_loader("worker", shapes, plain, (16, 16), cpu) == ("worker", "worker loader, as asked for")
 
 
-def test_closed_loaders_hold_nothing(shapes: Dataset) -> None:
+def test_closed_loaders_hold_nothing_and_say_so(shapes: Dataset) -> None:
     loader = train_loader(shapes)
+    batches = loader.epoch(0)
+    next(batches)
     loader.close()
     assert loader.pictures.numel() == 0
-    assert list(loader.epoch(0)) == []
+    for use in (lambda: next(batches), lambda: loader.epoch(0)):
+        with pytest.raises(VitscopeError, match="closed"):
+            use()
+
+
+def test_an_epoch_begun_ends_the_one_before(shapes: Dataset) -> None:
+    loader = train_loader(shapes)
+    first = loader.epoch(0)
+    next(first)
+    second = loader.epoch(1)
+    with pytest.raises(VitscopeError, match="another epoch was begun"):
+        next(first)
+    assert all(same(a, b) for a, b in zip(second, train_loader(shapes).epoch(1), strict=True))
+
+
+def test_drawing_too_often_is_no_crash(shapes: Dataset) -> None:
+    loader = train_loader(shapes)
+    loader.begin(0, loader.num_batches)
+    for _ in range(3):
+        assert loader.draw().indices.max() < len(shapes.source)
+
+
+def test_many_compiled_loaders_in_one_process(shapes: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch gives up on one function after eight compilations."""
+    compile_eagerly = functools.partial(torch.compile, backend="eager")
+    monkeypatch.setattr(device_module.torch, "compile", compile_eagerly)
+    for batch_size in range(4, 15):
+        assert (
+            len(next(train_loader(shapes, "none", batch_size=batch_size, compiled=True).epoch(0)).images) == batch_size
+        )
+
+
+def test_a_side_is_enough(shapes: Dataset) -> None:
+    one = next(make_loader(shapes, "val", preprocess=16).epoch(0))
+    assert same(one, next(make_loader(shapes, "val", preprocess=COLOUR).epoch(0)))
 
 
 def test_preprocess_settings_of_data_configs() -> None:

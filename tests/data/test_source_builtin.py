@@ -86,6 +86,8 @@ def test_synthetic_has_its_label_in_the_brightness() -> None:
         ("no-such-thing-anywhere", "known here: digits, shapes, synthetic"),
         ("a" * 5000, "unknown data set"),
         ("nul\0name", "unknown data set"),
+        ("~nobody-of-this-name/pictures", "unknown data set"),
+        ("hf:", "unknown data set"),
     ],
 )
 def test_mistakes_in_names_are_usage_errors(name: str, words: str) -> None:

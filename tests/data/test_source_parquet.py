@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import pickle
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from vitscope.data.config import DataConfig
 from vitscope.data.decode import BadImageError
 from vitscope.data.sources.open import open_source
 from vitscope.data.sources.parquet import ParquetFiles
+from vitscope.data.sources.source import SourceLostError
 from vitscope.data.splits import make_splits
 
 RNG = np.random.default_rng(1)
@@ -228,3 +230,41 @@ def test_a_file_is_never_loaded_whole() -> None:
         assert 0 < most < size / 4
     finally:
         pa.set_memory_pool(before)
+
+
+def test_pictures_outside_the_file_belong_to_its_content(tmp_path: Path) -> None:
+    (tmp_path / "beside.png").write_bytes(png(pictures(1)[0]))
+    cells = [{"bytes": None, "path": "beside.png"}, {"bytes": png(pictures(1)[0]), "path": None}]
+    pq.write_table(pa.table({"image": cells, "label": [0, 1]}), tmp_path / "a.parquet")
+    before = opened(tmp_path).content_hash()
+    assert before == opened(tmp_path).content_hash()
+    (tmp_path / "beside.png").write_bytes(png(pictures(1)[0]))
+    assert opened(tmp_path).content_hash() != before
+
+
+def test_a_spool_can_be_removed_while_it_is_read(
+    two_parts: tuple[Path, np.ndarray, list[int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VITSCOPE_CACHE", str(tmp_path / "cache"))
+    source = opened(two_parts[0])
+    source.prepare_random_access()
+    pickled = pickle.dumps(source)
+    shutil.rmtree(tmp_path / "cache")
+    np.testing.assert_array_equal(np.asarray(source.picture(13)), two_parts[1][13])
+    with pytest.raises(SourceLostError, match="cannot be read"):  # and not 30 bad pictures
+        pickle.loads(pickled)
+
+
+def test_without_a_cache_nothing_is_kept(
+    two_parts: tuple[Path, np.ndarray, list[int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VITSCOPE_CACHE", str(tmp_path / "cache"))
+    source = opened(two_parts[0])
+    source.prepare_random_access(keep=False)
+    np.testing.assert_array_equal(np.asarray(source.picture(13)), two_parts[1][13])
+    assert not (tmp_path / "cache").exists()
+
+
+def test_whole_numbers_written_as_floats_are_numbers(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", pictures(12), [float(number) for number in range(12)])
+    assert opened(tmp_path).class_names == tuple(str(number) for number in range(12))

@@ -1,8 +1,8 @@
 """What was derived from pictures, kept on the disk under the hash of what it was derived from.
 
 An entry is a folder named by its key: files, and a `meta.json` written last with a checksum of each. A damaged entry is
-thrown away and made again; a full or read-only disk only means that nothing is kept. The least recently used entries
-go when the whole grows beyond its limit.
+thrown away and made again; a full or read-only disk only means that nothing is kept. Of several processes that want the
+same entry one makes it, the others wait. The least recently used entries go when the whole grows beyond its limit.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,8 @@ from vitscope.core.files import write_json
 LIMIT_BYTES = 50 * 10**9
 """Beyond this the oldest entries go."""
 META = "meta.json"
+LEFT_BEHIND_S = 24 * 3600
+"""A hidden folder this old belongs to a writer that was killed."""
 _CHUNK = 1 << 22
 _log = logging.getLogger("vitscope")
 
@@ -61,6 +65,24 @@ def find(kind: str, key: str) -> tuple[Path, dict[str, Any]] | None:
     return folder, meta
 
 
+@contextmanager
+def making(kind: str, key: str) -> Iterator[None]:
+    """One process at a time looks for an entry and makes it; where no lock is to be had, all of them."""
+    try:
+        import fcntl
+
+        home = cache_root() / kind
+        home.mkdir(parents=True, exist_ok=True)
+        lock = (home / f".{key}.lock").open("w")
+    except (ImportError, OSError):
+        yield
+        return
+    with lock:
+        with contextlib.suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 class Writing:
     """An entry while it is made: write files into `folder`, then `finish`. Until then nobody sees it."""
 
@@ -93,7 +115,11 @@ def say_not_kept(error: OSError) -> None:
 
 
 def _make_room(root: Path, spare: Path) -> None:
-    """The least recently used entries go until the rest fits."""
+    """What killed writers left goes; then the least recently used entries, until the rest fits."""
+    for hidden in root.glob("*/.*"):
+        with contextlib.suppress(OSError):
+            if time.time() - hidden.stat().st_mtime > LEFT_BEHIND_S:
+                shutil.rmtree(hidden) if hidden.is_dir() else hidden.unlink()
     entries = []
     for meta in root.glob(f"*/*/{META}"):
         with contextlib.suppress(OSError):

@@ -29,6 +29,8 @@ Content = bytes | bytearray | memoryview | str | Path | BinaryIO | Image.Image |
 
 BACKGROUND = (255, 255, 255)
 """What shows through transparent pixels."""
+WITH_ALPHA = ("RGBA", "LA", "PA", "La", "RGBa")
+ANIMATED = "animated: the first frame is used"
 ORIENTATION_TAG = 0x0112
 EXIF_BEGINNINGS = (b"II*\0", b"MM\0*")
 UPRIGHT = {
@@ -42,6 +44,8 @@ UPRIGHT = {
 }
 """EXIF orientation -> what turns the picture upright."""
 _WARNING_FILTERS = threading.Lock()
+if hasattr(os, "register_at_fork"):  # a worker forked while another thread decodes must not wait for that thread
+    os.register_at_fork(after_in_child=_WARNING_FILTERS._at_fork_reinit)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 class BadImageError(DataError):
@@ -78,13 +82,13 @@ def decode_with_remarks(content: Content, *, in_chans: int = 3, pixel_limit: int
         if isinstance(content, np.ndarray):
             return _decode_pixels(content, in_chans, pixel_limit)
         if isinstance(content, Image.Image):
-            return _decode_opened(content, in_chans, pixel_limit)
+            return _decode_given(content, in_chans, pixel_limit)
         if isinstance(content, bytes | bytearray | memoryview):
             _refuse_empty(len(content))
             content = io.BytesIO(content)
         elif isinstance(content, str | Path):
             _refuse_empty(Path(content).stat().st_size)
-        with _pillow_quiet() as told:
+        with _pillow_quiet() as told, _no_pillow_limit():
             opened = Image.open(content)
         with opened:
             decoded = _decode_opened(opened, in_chans, pixel_limit)
@@ -92,6 +96,11 @@ def decode_with_remarks(content: Content, *, in_chans: int = 3, pixel_limit: int
         return decoded
     except Exception as error:  # Pillow's plugins raise whatever their parsers raise
         raise bad_image(error, where=where or _name_of(content)) from None
+
+
+def is_passing(error: Exception) -> bool:
+    """Whether the failure may pass by itself: the picture may be sound where memory, disk or network were not."""
+    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno is not None)
 
 
 def bad_image(error: Exception, *, where: str | None = None) -> BadImageError:
@@ -105,8 +114,6 @@ def _reason(error: Exception) -> str:
     match error:
         case UnidentifiedImageError():
             return "not a picture in any known format"
-        case Image.DecompressionBombError() | Image.DecompressionBombWarning():
-            return f"more than {PIXEL_LIMIT:,} pixels"
         case FileNotFoundError():
             return "the file is missing"
         case PermissionError():
@@ -125,21 +132,33 @@ def _name_of(content: object) -> str | None:
     return name if isinstance(name, str) else None
 
 
+def _decode_given(picture: Image.Image, in_chans: int, pixel_limit: int) -> Decoded:
+    """Somebody's picture: looked at and copied, left as it was."""
+    _refuse_size(picture.width, picture.height, pixel_limit)
+    animated = getattr(picture, "is_animated", False)
+    frame = picture.tell() if animated else 0
+    if frame:
+        picture.seek(0)
+    own = picture.copy()
+    decoded = _decode_opened(own, in_chans, pixel_limit)
+    decoded.format = picture.format
+    if animated:
+        decoded.remarks.insert(0, ANIMATED)
+    if frame:
+        picture.seek(frame)
+    return decoded
+
+
 def _decode_opened(opened: Image.Image, in_chans: int, pixel_limit: int) -> Decoded:
     _refuse_size(opened.width, opened.height, pixel_limit)
     found = Decoded(opened, opened.format, opened.mode, (opened.height, opened.width))
-    if getattr(opened, "is_animated", False):
-        found.remarks.append(f"animated, {getattr(opened, 'n_frames', 2)} frames: the first is used")
-        opened.seek(0)
+    # A phone's MPO holds a preview beside the photograph, which makes it no film.
+    if opened.format != "MPO" and getattr(opened, "is_animated", False):
+        found.remarks.append(ANIMATED)
     target = "L" if in_chans == 1 else "RGB"
-    picture = opened
-    if opened.mode == target and "transparency" not in opened.info:
-        picture.load()
-        picture = picture.copy() if picture is opened and opened.format is None else picture
-    else:
-        with _pillow_quiet():
-            picture = _in_colours(opened, target, found.remarks)
-    found.picture = _upright(opened, picture, found.remarks)
+    opened.load()
+    plain = opened.mode == target and "transparency" not in opened.info
+    found.picture = _upright(opened, opened if plain else _in_colours(opened, target, found.remarks), found.remarks)
     found.size = (found.picture.height, found.picture.width)
     if min(found.size) == 1:
         found.remarks.append(f"only {found.picture.width} x {found.picture.height} pixels")
@@ -186,7 +205,7 @@ def _in_colours(picture: Image.Image, target: str, remarks: list[str]) -> Image.
         depth = {"I": "32-bit", "F": "float"}.get(mode, "16-bit")
         scaled = _as_bytes(np.asarray(picture), depth, remarks)
         return Image.fromarray(scaled).convert(target)
-    if "A" in mode or "a" in mode or "transparency" in picture.info:
+    if mode in WITH_ALPHA or "transparency" in picture.info:
         remarks.append(f"transparency ({mode}): laid on white")
         layer = picture.convert("RGBA")
         sheet = Image.new("RGBA", layer.size, (*BACKGROUND, 255))
@@ -254,3 +273,13 @@ def _pillow_quiet() -> Iterator[list[warnings.WarningMessage]]:
     with _WARNING_FILTERS, warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         yield told
+
+
+@contextmanager
+def _no_pillow_limit() -> Iterator[None]:
+    """Ours is checked right after opening, and may be higher. Within `_pillow_quiet`: one thread at a time."""
+    limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
+    try:
+        yield
+    finally:
+        Image.MAX_IMAGE_PIXELS = limit

@@ -1,7 +1,8 @@
 """Mixup (Zhang et al. 2018, arXiv 1710.09412) and CutMix (Yun et al. 2019, arXiv 1905.04899), picture by picture.
 
-Every picture is mixed with its neighbour in the batch, in a share of its own, drawn from its own key. Shares come from
-a table of Beta quantiles, so that one uniform number suffices and nothing waits for a generator.
+Every picture is mixed with the one half a batch away (variations of one picture lie side by side), in a share of its
+own, drawn from its own key. Shares come from a table of Beta quantiles, so that one uniform number suffices and nothing
+waits for a generator. Partners come from the process's own part of the batch: with several processes they are others.
 
 B batch, C channels, H W image, K classes.
 """
@@ -35,7 +36,8 @@ class Mixer:
 
     def __call__(self, images: Tensor, labels: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
         """No host sync: a picture that stays as it is, is one mixed with a share of 1."""
-        others = images.roll(1, 0)
+        away = max(1, len(images) // 2)
+        others = images.roll(away, 0)
         mixed = coins(keys, Stream.MIX, self.mix_prob)
         cut = coins(keys, Stream.MIX_KIND, self.cutmix_prob)
         keep = torch.ones((), device=images.device)
@@ -52,7 +54,7 @@ class Mixer:
         images = torch.where(box[:, None], others, blended)
         share = torch.where(cut, left_over, blend)[:, None]
         hot = F.one_hot(labels, self.num_classes).to(torch.float32)
-        return images, hot * share + hot.roll(1, 0) * (1 - share)
+        return images, hot * share + hot.roll(away, 0) * (1 - share)
 
     def _drawn(self, shares: Tensor, keys: Tensor) -> Tensor:
         return shares[integers(keys, Stream.MIX_SHARE, len(shares))]

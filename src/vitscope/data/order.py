@@ -15,8 +15,8 @@ from torch import Tensor
 from vitscope.core.errors import DataError
 from vitscope.data.draws import epoch_key, picture_keys
 
-# 3, 5, ... distinct purposes keep order and augmentation apart though they share seed and epoch.
 ORDER = "order"
+"""Purpose of the keys that sort pictures: others than those that vary them."""
 
 
 class Order(NamedTuple):
@@ -111,7 +111,7 @@ def refuse_batch(pictures: int, batch_size: int, shard: Shard) -> None:
         raise DataError(
             f"a batch of {batch_size:,} is larger than the training set of {pictures:,} pictures",
             where="batch_size",
-            fix=f"give a batch of at most {pictures:,}, such as {2 ** (pictures.bit_length() - 1):,}",
+            fix=f"give a batch of at most {pictures:,}" if pictures else "give some pictures",
         )
     if batch_size % shard.world:
         raise DataError(

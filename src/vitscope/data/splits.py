@@ -35,19 +35,13 @@ class Splits:
     test: np.ndarray
     how: str
     """Where the parts come from, for people."""
+    hash: str = ""
+    """Of the numbers and labels in every part. Another hash: not the same pictures were trained and tested on."""
 
     def __getitem__(self, part: str) -> np.ndarray:
         if part not in PARTS:
             raise DataError(f"unknown part '{part}'", fix=f"parts: {', '.join(PARTS)}")
         return getattr(self, part)
-
-    @property
-    def hash(self) -> str:
-        """Of the numbers in every part. Equal hashes: the same pictures were trained and tested on."""
-        digest = hashlib.sha256()
-        for part in PARTS:
-            digest.update(part.encode() + b"\0" + self[part].astype("<i8").tobytes())
-        return digest.hexdigest()[:16]
 
 
 def make_splits(
@@ -67,16 +61,23 @@ def make_splits(
     given = {name: _same_as(name, parts) for name in PARTS}
     train, val, test = (given[name] for name in PARTS)
     if train is not None and val is not None and test is not None:
-        return Splits(parts[train], parts[val], parts[test], "train, validation and test as given")
+        return _made(labels, parts[train], parts[val], parts[test], "train, validation and test as given")
     held_out = val if test is None else test
     if train is not None and held_out is not None:
         kept, carved = _drawn(labels, parts[train], (1 - val_share, val_share), seed)
         how = f"test is the given '{held_out}', validation {val_share:.0%} of the given '{train}'"
-        return Splits(kept, carved, parts[held_out], how + f", stratified, seed {seed}")
+        return _made(labels, kept, carved, parts[held_out], how + f", stratified, seed {seed}")
     pool = np.sort(np.concatenate(list(parts.values()))) if parts else np.arange(len(labels))
     kept, carved, held = _drawn(labels, pool, pool_shares, seed)
     shares = "/".join(f"{100 * share:g}" for share in pool_shares)
-    return Splits(kept, carved, held, f"one pool, drawn apart {shares}, stratified, seed {seed}")
+    return _made(labels, kept, carved, held, f"one pool, drawn apart {shares}, stratified, seed {seed}")
+
+
+def _made(labels: np.ndarray, train: np.ndarray, val: np.ndarray, test: np.ndarray, how: str) -> Splits:
+    digest = hashlib.sha256()
+    for part, numbers in zip(PARTS, (train, val, test), strict=True):
+        digest.update(part.encode() + b"\0" + numbers.astype("<i8").tobytes() + labels[numbers].astype("<i8").tobytes())
+    return Splits(train, val, test, how, digest.hexdigest()[:16])
 
 
 def part_called(name: str) -> str | None:
@@ -97,11 +98,11 @@ def _same_as(part: str, parts: Mapping[str, np.ndarray]) -> str | None:
 def _drawn(labels: np.ndarray, pool: np.ndarray, shares: tuple[float, ...], seed: int) -> tuple[np.ndarray, ...]:
     """The pool in parts of these shares, class by class. The first part gets at least one of every class."""
     order = _shuffled(pool, seed)
-    of_order = labels[order]
+    order = order[np.argsort(labels[order], kind="stable")]
+    classes, starts = np.unique(labels[order], return_index=True)
     taken: list[list[np.ndarray]] = [[] for _ in shares]
     owed = np.zeros(len(shares))
-    for label in np.unique(of_order):
-        members = order[of_order == label]
+    for members in np.split(order, starts[1:]) if len(classes) else ():
         # Each class is owed its exact share; what rounding keeps back from one class goes to the next, so that both
         # every class and the whole come within one picture of what was asked for.
         owed += np.array(shares) * len(members)

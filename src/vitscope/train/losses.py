@@ -55,6 +55,8 @@ def class_weights(counts: np.ndarray, power: float = 1.0) -> Tensor:
     pictures weighs 0: nothing is known of it.
     """
     counts = np.asarray(counts, dtype=np.float64)
+    if counts.ndim != 1 or counts.sum() <= 0 or counts.min() < 0:
+        raise InputError(expected("counts", "(K,) numbers of pictures, not all 0", counts.tolist()))
     seen = counts > 0
     weights = np.where(seen, np.where(seen, counts, 1.0) ** -power, 0.0)
     weights *= counts.sum() / (weights * counts).sum()

@@ -19,5 +19,5 @@ def refuse_too_many(bad: Sequence[BadSample], pictures: int, limit: float) -> No
     raise DataError(
         f"{len(bad):,} of {pictures:,} pictures cannot be decoded, more than {limit:.2%}",
         where=shown + more,
-        fix="`vitscope data` lists them all; mend or remove them, or allow more with --data.bad-limit",
+        fix="`vitscope data` lists them all; mend or remove them, or allow more (--data.bad-limit)",
     )

@@ -7,6 +7,7 @@ from typing import Literal
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from vitscope.core.environment import available_memory_bytes
 from vitscope.data.config import AugmentConfig, PreprocessConfig
@@ -24,13 +25,14 @@ SHARE_OF_GPU = 0.3
 """Of its free memory; the model needs the rest."""
 SHARE_OF_MEMORY = 0.25
 MOST_ON_CPU = 4 * 10**9
+COPIED_AT_ONCE = 4096
 
 
 def make_loader(
     dataset: Dataset,
     part: Literal["train", "val", "test"],
     *,
-    preprocess: PreprocessConfig,
+    preprocess: PreprocessConfig | int,
     augment: AugmentConfig | None = None,
     training: bool | None = None,
     seed: int = 0,
@@ -43,11 +45,15 @@ def make_loader(
 ) -> Loader:
     """Batches of one part of a data set, ready for a model on `device`.
 
+    `preprocess` is the model's, or just the side of its input in pixels: then pictures are RGB, resized and normalised
+    as `dataset.config` says.
     `training` (by default: of the part `train`) means shuffled, varied by `augment`, whole batches only. Otherwise
     every picture comes once, in order, as `preprocess` makes it. `dataset.config` says which loader; `auto` chooses,
     and the loader's `why` says what and why. `compiled` compiles the device loader's work.
     """
     config, device = dataset.config, torch.device(device)
+    if isinstance(preprocess, int):
+        preprocess = config.preprocess((preprocess, preprocess), 3)
     training = part == "train" if training is None else training
     augment = (augment or AugmentConfig()) if training else None
     batch_size = batch_size or config.batch_size
@@ -75,6 +81,7 @@ def make_loader(
             repeats=config.repeats,
             bad_limit=config.bad_limit,
             pixel_limit=config.pixel_limit,
+            cache=config.cache,
             finish=transform.finish,
             mix=mixer,
             why=why,
@@ -82,14 +89,15 @@ def make_loader(
         )
     pictures, bad = load_pictures(dataset.source, storage, keep=config.cache, progress=progress)
     left_out = np.isin(rows, [sample.index for sample in bad])
-    bad = [sample for sample in bad if sample.index in set(rows[left_out].tolist())]
+    own = set(rows[left_out].tolist())
+    bad = [sample for sample in bad if sample.index in own]
     for sample in bad:
         if on_bad is not None:
             on_bad(sample)
     refuse_too_many(bad, len(rows), config.bad_limit)
     rows = rows[~left_out]
     return DeviceLoader(
-        torch.from_numpy(np.ascontiguousarray(pictures[rows])).to(device),
+        _on_device(pictures, rows, device),
         torch.from_numpy(dataset.source.labels[rows]),
         torch.from_numpy(rows),
         transform=transform,
@@ -112,7 +120,7 @@ def choose_loader(
     """`worker` or `device`, and why, in words."""
     count = len(dataset.source)
     need = count * storage.picture_bytes
-    room = _room(device)
+    room = min(_room(device), _room(torch.device("cpu"), most=np.inf))  # they are decoded on the host first
     height, width = storage.size
     amount = f"{count:,} pictures of {height} x {width} are {need / 1e9:.2f} GB as bytes"
     if wish != "auto":
@@ -126,9 +134,18 @@ def choose_loader(
     return "device", f"device loader: {amount}, which fit on {device} ({room / 1e9:.2f} GB to spare)"
 
 
-def _room(device: torch.device) -> float:
+def _room(device: torch.device, most: float = MOST_ON_CPU) -> float:
     """Bytes that may be taken for pictures."""
     if device.type == "cuda":
         return SHARE_OF_GPU * torch.cuda.mem_get_info(device)[0]
     available = available_memory_bytes()
-    return MOST_ON_CPU if available is None else min(MOST_ON_CPU, SHARE_OF_MEMORY * available)
+    return most if available is None else min(most, SHARE_OF_MEMORY * available)
+
+
+def _on_device(pictures: np.ndarray, rows: np.ndarray, device: torch.device) -> Tensor:
+    """Chosen pictures, copied a few at a time: a second copy on the host might not fit."""
+    own = torch.empty((len(rows), *pictures.shape[1:]), dtype=torch.uint8, device=device)
+    for start in range(0, len(rows), COPIED_AT_ONCE):
+        part = rows[start : start + COPIED_AT_ONCE]
+        own[start : start + len(part)] = torch.from_numpy(pictures[part])
+    return own

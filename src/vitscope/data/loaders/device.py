@@ -9,13 +9,14 @@ N pictures of this part, M places in an epoch, b pictures of this process per ba
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import types
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 from vitscope.data.draws import epoch_key, picture_keys
-from vitscope.data.loaders.loader import AUGMENT, LASTING, BadSample, Batch
+from vitscope.data.loaders.loader import AUGMENT, LASTING, BadSample, Batch, was_closed, was_given_up
 from vitscope.data.mix import Mixer
 from vitscope.data.order import ALONE, Shard, batch_count, batch_places, epoch_order, in_sequence, refuse_batch
 from vitscope.data.transforms.batch import BatchTransform
@@ -64,15 +65,24 @@ class DeviceLoader:
         self._cursor = torch.zeros_like(self._key)
         self._lane = self._own_places(device)
         self._lasting_key = epoch_key(seed, 0, LASTING)
-        self._made = torch.compile(self._make, fullgraph=True, dynamic=False) if compiled else self._make
+        self._made: Callable[[Tensor], Batch] = _compiled(self) if compiled else self._make
+        self._turn = 0
+        self._is_closed = False
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        if self._is_closed:
+            raise was_closed()
+        self._turn += 1
         self.begin(epoch, start)
-        if self.training:
-            for _ in range(start, self.num_batches):
-                yield self.draw()
-            return
+        return self._batches(start, self._turn)
+
+    def _batches(self, start: int, turn: int) -> Iterator[Batch]:
         for batch in range(start, self.num_batches):
+            if turn != self._turn:
+                raise was_closed() if self._is_closed else was_given_up()
+            if self.training:
+                yield self.draw()
+                continue
             places = batch_places(batch, self.num_pictures, self.batch_size, self.shard)
             if places.stop > places.start:
                 yield self._make(torch.arange(places.start, places.stop, device=self._rows.device))
@@ -90,14 +100,17 @@ class DeviceLoader:
         self._cursor.fill_(start * self.batch_size)
 
     def draw(self) -> Batch:
-        """The next training batch. No host sync; after `begin`, at most `num_batches` times."""
-        batch = self._made(self._cursor + self._lane)
+        """The next training batch. No host sync; after `begin`, at most `num_batches` times (then the last picture
+        comes again and again: a captured step must not run into a device assert)."""
+        batch = self._made((self._cursor + self._lane).clamp(max=len(self._rows) - 1))
         self._cursor += self.batch_size
         return batch
 
     def close(self) -> None:
+        """Give the memory back. A captured graph that draws must not be replayed after it."""
+        self._turn += 1
+        self._is_closed = True
         self.pictures = self.pictures.new_zeros((0, *self.pictures.shape[1:]))
-        self.num_batches = 0
 
     def _make(self, places: Tensor) -> Batch:
         rows = self._rows[places]
@@ -114,3 +127,11 @@ class DeviceLoader:
     def _own_places(self, device: torch.device) -> Tensor:
         own = batch_places(0, self.batch_size, self.batch_size, self.shard)
         return torch.arange(own.start, own.stop, device=device)
+
+
+def _compiled(loader: DeviceLoader) -> Callable[[Tensor], Batch]:
+    """`loader._make`, compiled as a function of its own: torch counts compilations by the code object, and gives up
+    on the eighth of one and the same."""
+    plain = DeviceLoader._make
+    own = types.FunctionType(plain.__code__.replace(), plain.__globals__, plain.__name__)
+    return torch.compile(types.MethodType(own, loader), fullgraph=True, dynamic=False)

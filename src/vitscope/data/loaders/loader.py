@@ -8,6 +8,8 @@ from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
+from vitscope.core.errors import VitscopeError
+
 AUGMENT = "augment"
 """Purpose of the keys that vary pictures; others than those of the order."""
 LASTING = "lasting"
@@ -35,21 +37,31 @@ class BadSample:
 
 
 class Loader(Protocol):
-    """Batches as functions of (seed, epoch, batch): the same whatever the workers, processes or interruptions."""
+    """Batches as functions of (seed, epoch, batch): the same whatever the workers, processes or interruptions. Only
+    mixing looks at company: partners come from the process's own part of the batch."""
 
     why: str
     """Which loader this is and why it was chosen, for the log."""
     num_batches: int
-    """Batches in an epoch, the same for every process."""
+    """Batches in an epoch, the same for every process. In evaluation a process whose part of the last one is empty
+    gives one fewer, so processes must meet after the epoch, not after every batch."""
     num_pictures: int
     """Pictures in an epoch, over all processes."""
     bad_samples: list[BadSample]
     """What was left out so far."""
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """The batches of one epoch, from number `start` on."""
+        """The batches of one epoch, from number `start` on. Ends whatever epoch was being read before."""
         ...
 
     def close(self) -> None:
         """Give back processes and memory. The loader cannot be used after it."""
         ...
+
+
+def was_closed() -> VitscopeError:
+    return VitscopeError("the loader is closed", fix="make a new one")
+
+
+def was_given_up() -> VitscopeError:
+    return VitscopeError("this epoch's batches were given up when another epoch was begun", fix="begin it again")

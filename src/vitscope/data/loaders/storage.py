@@ -10,7 +10,7 @@ import io
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -22,7 +22,7 @@ from vitscope.core.config import to_dict, updated
 from vitscope.core.environment import usable_cpus
 from vitscope.data import cache
 from vitscope.data.config import AugmentConfig, PreprocessConfig
-from vitscope.data.decode import BadImageError, bad_image, decode_image
+from vitscope.data.decode import ORIENTATION_TAG, bad_image, decode_image, is_passing
 from vitscope.data.loaders.loader import BadSample
 from vitscope.data.preprocess import to_pixels
 from vitscope.data.sources.source import Source, Stored
@@ -39,54 +39,48 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Storage:
-    """What is kept of each picture: `preprocess` at its own size; None: the pixels as they are, all of `size`."""
+    """What is kept of each picture: what `preprocess`, at the size of storage, makes of it before normalising."""
 
-    size: tuple[int, int]
-    preprocess: PreprocessConfig | None
-    in_chans: int
+    preprocess: PreprocessConfig
     pixel_limit: int
 
-    def pixels(self, stored: Stored) -> np.ndarray:
-        """(C, H, W) uint8."""
-        picture = decode_image(stored, in_chans=self.in_chans, pixel_limit=self.pixel_limit)
-        if self.preprocess is not None:
-            return to_pixels(picture, self.preprocess).numpy()
-        if (picture.height, picture.width) != self.size:  # the peek did not see it
-            picture = picture.resize((self.size[1], self.size[0]), Image.Resampling.BICUBIC)
-        array = np.asarray(picture)
-        return array[None] if array.ndim == 2 else array.transpose(2, 0, 1)
+    @property
+    def size(self) -> tuple[int, int]:
+        return self.preprocess.img_size
 
     @property
     def picture_bytes(self) -> int:
-        return self.in_chans * self.size[0] * self.size[1]
+        return self.preprocess.in_chans * self.size[0] * self.size[1]
 
     @property
     def key(self) -> str:
-        settings = None
-        if self.preprocess is not None:  # mean and std come after storage
-            settings = {k: v for k, v in to_dict(self.preprocess).items() if k not in ("mean", "std")}
-        return f"storage 1, {self.size}, {self.in_chans}, {settings}, {self.pixel_limit}, Pillow {PIL.__version__}"
+        """Of everything that decides the bytes. Mean and std come later."""
+        settings = {name: value for name, value in to_dict(self.preprocess).items() if name not in ("mean", "std")}
+        return f"storage 1, {settings}, {self.pixel_limit}, Pillow {PIL.__version__}"
+
+    def pixels(self, stored: Stored) -> np.ndarray:
+        """(C, H, W) uint8."""
+        picture = decode_image(stored, in_chans=self.preprocess.in_chans, pixel_limit=self.pixel_limit)
+        return to_pixels(picture, self.preprocess).numpy()
 
 
 def plan_storage(
     one_size: tuple[int, int] | None, preprocess: PreprocessConfig, augment: AugmentConfig | None, pixel_limit: int
 ) -> Storage:
-    """How pictures must lie for what will be done to them. `one_size`: that of all pictures, if they have one."""
-    crop = "none" if augment is None else augment.crop
+    """How pictures must lie for what will be done to them. `one_size`: that of all pictures, if they have one; then
+    nothing is lost by storing them."""
     height, width = preprocess.img_size
-    if crop in ("none", "padded"):
-        return Storage((height, width), preprocess, preprocess.in_chans, pixel_limit)
-    if crop == "resized" and one_size is not None:
-        return Storage(one_size, None, preprocess.in_chans, pixel_limit)
-    if crop == "resized" or augment is None:
-        size = (round(height * ROOM_TO_CROP), round(width * ROOM_TO_CROP))
+    crop = "none" if augment is None else augment.crop
+    if augment is None or crop in ("none", "padded"):
+        return Storage(preprocess, pixel_limit)
+    if crop == "resized":
+        size = one_size or (round(height * ROOM_TO_CROP), round(width * ROOM_TO_CROP))
     else:
         size = (height + augment.margin, width + augment.margin)
-        if one_size is not None:  # shape kept: the longer side may be cut anywhere too
+        if one_size is not None and preprocess.crop != "squash":  # shape kept: the longer side may be cut anywhere too
             scale = max(size[0] / one_size[0], size[1] / one_size[1])
             size = (max(size[0], round(one_size[0] * scale)), max(size[1], round(one_size[1] * scale)))
-    larger = updated(preprocess, img_size=size, crop_share=1.0)
-    return Storage(size, larger, preprocess.in_chans, pixel_limit)
+    return Storage(updated(preprocess, img_size=size, crop_share=1.0), pixel_limit)
 
 
 def common_size(source: Source, rows: np.ndarray) -> tuple[int, int] | None:
@@ -106,28 +100,34 @@ def load_pictures(
     source: Source, storage: Storage, *, keep: bool = True, progress: Progress | None = None
 ) -> tuple[np.ndarray, list[BadSample]]:
     """All pictures of a source (N, C, H, W), and those that could not be decoded (black). Kept for the next run under
-    the hash of the files' content, so that nothing stale is ever used."""
-    key = cache.key_of(source.content_hash(), storage.key) if keep else ""
-    found = cache.find("pictures", key) if keep else None
-    if found is not None:
-        folder, meta = found
-        return np.load(folder / PICTURES, mmap_mode="r"), [BadSample(**bad) for bad in meta["bad"]]
-    pictures, bad = decode_all(source, storage, progress=progress)
-    if keep:
-        _keep(key, pictures, bad)
+    the hash of the files' content, so that nothing stale is ever used. Of several processes one decodes."""
+    if not keep:
+        pictures, bad, _ = decode_all(source, storage, progress=progress)
+        return pictures, bad
+    key = cache.key_of(source.content_hash(), storage.key)
+    with cache.making("pictures", key):
+        found = cache.find("pictures", key)
+        if found is not None:
+            folder, meta = found
+            bad = [BadSample(index, source.where(index), reason) for index, reason in meta["bad"]]
+            return np.load(folder / PICTURES, mmap_mode="r"), bad
+        pictures, bad, passing = decode_all(source, storage, progress=progress)
+        if not passing:  # what failed for want of memory or a disk may succeed next time
+            _keep(key, pictures, bad)
     return pictures, bad
 
 
 def decode_all(
     source: Source, storage: Storage, *, progress: Progress | None = None
-) -> tuple[np.ndarray, list[BadSample]]:
-    """Decode every picture once, in as many threads as there are CPUs (Pillow decodes without Python's lock)."""
+) -> tuple[np.ndarray, list[BadSample], bool]:
+    """Decode every picture once, in as many threads as there are CPUs (Pillow decodes without Python's lock). Also
+    tells whether some failed for reasons that may pass."""
     count = len(source)
-    pictures = np.zeros((count, storage.in_chans, *storage.size), dtype=np.uint8)
+    pictures = np.zeros((count, storage.preprocess.in_chans, *storage.size), dtype=np.uint8)
     bad: list[BadSample] = []
-    done = 0
+    passing, done = False, 0
 
-    def decode(chunk: Sequence[tuple[int, Stored | Exception]]) -> list[BadSample]:
+    def decode(chunk: Sequence[tuple[int, Stored | Exception]]) -> list[tuple[int, Exception]]:
         found = []
         for index, stored in chunk:
             try:
@@ -135,17 +135,18 @@ def decode_all(
                     raise stored
                 pictures[index] = storage.pixels(stored)
             except Exception as error:
-                reason: BadImageError = bad_image(error)
-                found.append(BadSample(index, source.where(index), reason.what))
+                found.append((index, error))
         return found
 
     with ThreadPoolExecutor(usable_cpus()) as pool:
-        for chunk_bad, size in _in_turn(pool, decode, _chunks(source.scan(np.arange(count)))):
-            bad.extend(chunk_bad)
+        for failures, size in _in_turn(pool, decode, _chunks(source.scan(np.arange(count)))):
+            for index, error in failures:
+                bad.append(BadSample(index, source.where(index), bad_image(error).what))
+                passing = passing or is_passing(error)
             done += size
             if progress is not None:
                 progress(done, count)
-    return pictures, sorted(bad, key=lambda sample: sample.index)
+    return pictures, sorted(bad, key=lambda sample: sample.index), passing
 
 
 def _in_turn(pool: ThreadPoolExecutor, work: Callable[[Any], Any], chunks: Iterable[Any]) -> Iterator[tuple[Any, int]]:
@@ -174,7 +175,7 @@ def _keep(key: str, pictures: np.ndarray, bad: list[BadSample]) -> None:
         return
     try:
         np.save(entry.folder / PICTURES, pictures)
-        entry.finish(bad=[asdict(sample) for sample in bad])
+        entry.finish(bad=[(sample.index, sample.reason) for sample in bad])
     except OSError as error:
         entry.abandon()
         cache.say_not_kept(error)
@@ -189,5 +190,5 @@ def _size(stored: Stored | Exception) -> tuple[int, int]:
     if isinstance(stored, np.ndarray):
         return stored.shape[0], stored.shape[1]
     with Image.open(io.BytesIO(stored)) as opened:
-        turned = opened.getexif().get(0x0112, 1) in (5, 6, 7, 8) if "exif" in opened.info else False
+        turned = opened.getexif().get(ORIENTATION_TAG, 1) in (5, 6, 7, 8) if "exif" in opened.info else False
         return (opened.width, opened.height) if turned else (opened.height, opened.width)

@@ -16,12 +16,12 @@ import torch
 from torch import Tensor
 
 from vitscope.core.environment import usable_cpus
-from vitscope.core.errors import DataError, VitscopeError, expected
+from vitscope.core.errors import DataError, expected
 from vitscope.data.config import AugmentConfig, PreprocessConfig
 from vitscope.data.config.data import PIXEL_LIMIT
 from vitscope.data.draws import epoch_key, picture_keys
 from vitscope.data.loaders.bad import refuse_too_many
-from vitscope.data.loaders.loader import AUGMENT, LASTING, BadSample, Batch
+from vitscope.data.loaders.loader import AUGMENT, LASTING, BadSample, Batch, was_closed, was_given_up
 from vitscope.data.loaders.worker_dataset import PictureDataset, Pixels, Wanted
 from vitscope.data.loaders.worker_stream import PixelStream, WorkersLostError
 from vitscope.data.order import ALONE, Shard, batch_count, batch_places, epoch_order, in_sequence, refuse_batch
@@ -62,6 +62,7 @@ class WorkerLoader:
         repeats: int = 1,
         bad_limit: float = 0.01,
         pixel_limit: int = PIXEL_LIMIT,
+        cache: bool = True,
         why: str = "worker",
         on_bad: Callable[[BadSample], None] | None = None,
     ) -> None:
@@ -82,9 +83,10 @@ class WorkerLoader:
         self._labels = torch.as_tensor(source.labels)[self._rows]
         self._finish, self._mix, self._on_bad = finish, mix if training else None, on_bad
         self._known_bad: set[int] = set()
+        self._seen = torch.zeros(len(rows), dtype=torch.bool)
         self._turn = 0
         workers = default_workers(shard, device) if workers is None else workers
-        source.prepare_random_access()
+        source.prepare_random_access(keep=cache)
         self._stream: PixelStream | None = PixelStream(
             PictureDataset(source, picture_transform(self.augment, preprocess), seed=seed, pixel_limit=pixel_limit),
             workers=min(workers, self.num_batches),
@@ -126,6 +128,7 @@ class WorkerLoader:
                 under_way, has_recovered = False, True
                 continue
             number += 1
+            self._seen[plan.rows[plan.places[number - 1]]] = True
             self._record(pixels.bad)
             if len(pixels.kept):
                 yield self._batch(plan, plan.places[number - 1], pixels)
@@ -139,9 +142,9 @@ class WorkerLoader:
 
     def _stream_for(self, turn: int) -> PixelStream:
         if self._stream is None:
-            raise VitscopeError("the loader is closed", fix="make a new one")
+            raise was_closed()
         if turn != self._turn:
-            raise VitscopeError("this epoch's batches were given up when another epoch was begun", fix="begin it again")
+            raise was_given_up()
         return self._stream
 
     def _plan(self, epoch: int) -> _Plan:
@@ -154,6 +157,7 @@ class WorkerLoader:
         return _Plan(
             epoch,
             [batch_places(i, len(indices), self.batch_size, self.shard) for i in range(self.num_batches)],
+            order.rows,
             indices,
             self._labels[order.rows],
             order.copies,
@@ -188,7 +192,9 @@ class WorkerLoader:
             self.bad_samples.append(sample)
             if self._on_bad is not None:
                 self._on_bad(sample)
-        refuse_too_many(self.bad_samples, len(self._rows), self.bad_limit)
+        # Of several processes each sees its part, and in later epochs other parts: it judges by what it has seen.
+        pictures = max(int(self._seen.sum()), len(self._rows) // self.shard.world)
+        refuse_too_many(self.bad_samples, pictures, self.bad_limit)
 
 
 def default_workers(shard: Shard, device: torch.device) -> int:
@@ -203,6 +209,8 @@ class _Plan(NamedTuple):
     epoch: int
     places: list[slice]
     """Of each batch, this process's part."""
+    rows: Tensor
+    """(M,) the pictures' numbers among those that are loaded."""
     indices: Tensor
     """(M,) the pictures' numbers in the source."""
     labels: Tensor
@@ -225,6 +233,6 @@ def _lost_again(error: WorkersLostError) -> DataError:
     return DataError(
         f"{error}, the second time in this epoch",
         where="the worker processes that decode pictures",
-        fix="give fewer workers (--data.workers), more memory, in a container more shared memory (/dev/shm, docker "
-        "--shm-size), or where pictures are slow to read more patience (--data.timeout-s)",
+        fix="give fewer workers (--data.workers), more memory, in a container more shared memory (docker --shm-size), or "
+        "where pictures are slow to read more patience (--data.timeout-s)",
     )

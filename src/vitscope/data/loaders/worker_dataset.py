@@ -21,7 +21,7 @@ from torch.utils.data import Dataset
 from vitscope.core.seed import derive_seed
 from vitscope.data.decode import BadImageError, bad_image, decode_image
 from vitscope.data.loaders.loader import AUGMENT, BadSample
-from vitscope.data.sources.source import Source
+from vitscope.data.sources.source import Source, SourceLostError
 from vitscope.data.transforms.picture import PictureTransform
 
 
@@ -87,6 +87,8 @@ class PictureDataset(Dataset[Pixels]):
         try:
             stored = self.source.read(index)
             return decode_image(stored, in_chans=self.transform.preprocess.in_chans, pixel_limit=self.pixel_limit)
+        except SourceLostError:
+            raise
         except Exception as error:
             raise bad_image(error, where=self.source.where(index)) from None
 

@@ -65,7 +65,7 @@ class HubDataset(Source):
                 pictures = pictures.cast_column(image, Image(decode=False))
             self._splits[name] = pictures
         if not found:
-            raise DataError("no split has labels", where=place, fix="choose another --data.label-column")
+            raise DataError("no split has labels", where=place, fix="choose another label_column")
         self._ends = np.cumsum([len(values) for values in found])
         labels, class_names, told = number_classes(np.concatenate(found), names)
         starts = np.concatenate([[0], self._ends[:-1]])
@@ -182,7 +182,7 @@ def _chosen(
     best = [word for word in words if word in found] or list(found)
     if not best or (len(best) > 1 and best[0] not in words):
         problem = f"no column of {what}s found" if not best else f"several columns may be the {what}"
-        fix = f"name it: --data.{what}-column"
+        fix = f"name it: {what}_column (`vitscope data ... --{what}-column`)"
         raise DataError(f"{problem}; the columns are {columns}", where=place, fix=fix)
     return best[0]
 
@@ -199,6 +199,6 @@ def _labels(values: Any, where: str) -> np.ndarray | None:
     found = np.array(values)
     if found.ndim != 1 or found.dtype.kind not in "biuUS":
         raise DataError(
-            "labels that are neither whole numbers nor texts", where=where, fix="choose another --data.label-column"
+            "labels that are neither whole numbers nor texts", where=where, fix="choose another label_column"
         )
     return found

@@ -185,6 +185,12 @@ def _scale(arrays: Sequence[np.ndarray]) -> tuple[_Scale | None, list[str]]:
     kinds: Mapping[str, np.ndarray] = {str(array.dtype): array for array in arrays}
     if set(kinds) == {"uint8"} or not all(array.dtype.kind in "biuf" for array in arrays):
         return None, []
+    if "uint8" in kinds and any(array.dtype.kind == "f" for array in arrays):
+        raise DataError(
+            f"parts of different types: {', '.join(sorted(kinds))}",
+            where="the pictures' arrays",
+            fix="store all parts as uint8, or all as float: their scales cannot be told apart",
+        )
     if set(kinds) == {"bool"}:
         return _Scale(0, 1), []
     low, high = _range(arrays)

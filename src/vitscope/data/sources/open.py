@@ -33,9 +33,9 @@ def open_source(name: str, config: DataConfig | None = None) -> Source:
     config = config or DataConfig(name=name)
     if name.partition(":")[0] in BUILTIN:
         return open_builtin(name)
-    if name.startswith("hf:"):
+    if name.startswith("hf:") and name != "hf:":
         return _open_hub(name, config)
-    for path in (Path(name).expanduser(), *(root / name for root in data_roots())):
+    for path in (_home_expanded(name), *(root / name for root in data_roots())):
         if _exists(path):
             return open_path(path, config)
     if name.count("/") == 1 and not name.startswith((".", "/", "~")) and not Path(name.partition("/")[0]).exists():
@@ -76,6 +76,13 @@ def _unknown(name: str) -> UsageError:
         where=f"looked in: {roots}",
         fix=f"did you mean '{near[0]}'?" if near else f"known here: {', '.join(known)}; or give a path: {LAYOUTS}",
     )
+
+
+def _home_expanded(name: str) -> Path:
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:  # '~somebody' who has no home here
+        return Path(name)
 
 
 def _exists(path: Path) -> bool:

@@ -7,6 +7,7 @@ the cache (`spool`), which all worker processes map.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -54,8 +55,9 @@ class ParquetFiles(Source):
         for path, column in zip(self.files, raw, strict=True):
             _refuse_missing(path, label_column, column)
         labels, class_names, notes = _numbered(np.concatenate([column.to_numpy() for column in raw]), names)
-        self._groups, bounds = _groups(self.files)
-        parts, left_out = _parts(self.files, bounds, labels)
+        self._groups, self._bounds = _groups(self.files)
+        self._firsts = np.array([group.first for group in self._groups], dtype=np.int64)
+        parts, left_out = _parts(self.files, self._bounds, labels)
         if parts:  # what is in no part keeps its number, but its label says nothing
             labels[np.setdiff1d(np.arange(len(labels)), np.concatenate(list(parts.values())))] = 0
         self._spool: Spool | None = None
@@ -80,11 +82,11 @@ class ParquetFiles(Source):
     def scan(self, indices: Sequence[int] | np.ndarray) -> Iterator[tuple[int, Stored | Exception]]:
         """In the order of the files, whatever was asked for."""
         wanted = np.unique(np.asarray(indices, dtype=np.int64))
-        for group in self._groups:
-            numbers = wanted[(wanted >= group.first) & (wanted < group.first + group.rows)]
+        ends = np.searchsorted(wanted, [*self._firsts, len(self)])
+        for group, start, stop in zip(self._groups, ends[:-1], ends[1:], strict=True):
+            numbers, first = wanted[start:stop], group.first
             if not len(numbers):
                 continue
-            first = group.first
             stream = _opened(self.files[group.file]).iter_batches(
                 batch_size=STREAMED_ROWS, row_groups=[group.group], columns=[self.image_column]
             )
@@ -95,21 +97,27 @@ class ParquetFiles(Source):
                 if first > numbers[-1]:
                     break
 
-    def prepare_random_access(self) -> None:
+    def prepare_random_access(self, *, keep: bool = True) -> None:
         if self._spool is None:
             everything = self.scan(np.arange(len(self)))
-            self._spool = Spool.make(self.content_hash(), everything, len(self))
+            content_hash = self.content_hash() if keep else ""
+            self._spool = Spool.make(content_hash, everything, len(self), keep=keep)
 
     def where(self, index: int) -> str:
         group = self._group_of(index)
-        first = min(other.first for other in self._groups if other.file == group.file)
-        return f"{self.files[group.file]}, row {index - first}"
+        return f"{self.files[group.file]}, row {index - self._bounds[group.file][0]}"
 
     def content_hash(self) -> str:
-        return hash_of_files(self.files, salt=self.image_column)
+        """Of the files, and of the pictures they only name."""
+        named = hashlib.blake2b(self.image_column.encode(), digest_size=16)
+        for group in self._groups:
+            if _may_lack_bytes(_opened(self.files[group.file]), group.group, self.image_column):
+                for _, stored in self.scan(np.arange(group.first, group.first + group.rows)):
+                    named.update(str(stored).encode() if isinstance(stored, Exception) else bytes(stored))
+        return hash_of_files(self.files, salt=named.hexdigest())
 
     def _group_of(self, index: int) -> _Group:
-        return next(group for group in self._groups if group.first <= index < group.first + group.rows)
+        return self._groups[int(np.searchsorted(self._firsts, index, side="right")) - 1]
 
     def _stored(self, value: Any, group: _Group) -> bytes:
         """The bytes of one cell; some files only name the picture's path."""
@@ -185,9 +193,22 @@ def _chosen(asked: str | None, found: list[str], schema: pa.Schema, path: Path, 
         return asked
     if not found:
         raise DataError(
-            f"no column of {what}s can be told", where=str(path), fix=f"give --{what}-column; the file has: {columns}"
+            f"no column of {what}s can be told",
+            where=str(path),
+            fix=f"name it ({what}_column, `vitscope data ... --{what}-column`); the file has: {columns}",
         )
     return found[0]
+
+
+def _may_lack_bytes(file: pq.ParquetFile, group: int, column: str) -> bool:
+    """Whether some cells of a row group only name a picture's path, as far as the file's statistics tell."""
+    described = file.metadata.row_group(group)
+    for number in range(described.num_columns):
+        leaf = described.column(number)
+        if leaf.path_in_schema in (column, f"{column}.bytes"):
+            told = leaf.statistics
+            return told is None or not told.has_null_count or told.null_count > 0
+    return True
 
 
 def _holds_bytes(kind: pa.DataType) -> bool:
@@ -215,6 +236,8 @@ def _refuse_missing(path: Path, column: str, values: pa.ChunkedArray) -> None:
 
 def _numbered(values: np.ndarray, names: list[str] | None) -> tuple[np.ndarray, tuple[str, ...], list[str]]:
     """Labels as numbers from 0, and the classes' names; text that is none of the names stands out as -2."""
+    if values.dtype.kind == "f" and (values == np.round(values)).all():  # whole numbers, as a data frame writes them
+        values = values.astype(np.int64)
     if values.dtype.kind in "iub":
         return number_classes(values.astype(np.int64), names)
     if names is None:

@@ -18,6 +18,10 @@ Stored = bytes | np.ndarray
 """A picture as its source keeps it: an encoded file's bytes, or pixels (H, W) or (H, W, C) of uint8."""
 
 
+class SourceLostError(DataError):
+    """The pictures as a whole are out of reach: no fault of the one that was asked for."""
+
+
 class Source(ABC):
     """Labelled pictures, numbered from 0 through all parts. Can be pickled: workers get a copy each."""
 
@@ -66,13 +70,16 @@ class Source(ABC):
             except Exception as error:  # recorded by whoever scans
                 yield index, error
 
-    def prepare_random_access(self) -> None:  # noqa: B027 (most need nothing)
-        """Called once before single pictures are read in random order, by many processes."""
+    def prepare_random_access(self, *, keep: bool = True) -> None:  # noqa: B027 (most need nothing)
+        """Called once before single pictures are read in random order, by many processes. `keep`: what has to be
+        made for it may be left in the cache for the next run."""
 
     def picture(self, index: int, in_chans: int = 3) -> Image:
         """One picture, decoded. Raises BadImageError with its place, whatever was wrong with it."""
         try:
             return decode_image(self.read(index), in_chans=in_chans)
+        except SourceLostError:
+            raise
         except Exception as error:
             raise bad_image(error, where=self.where(index)) from None
 

@@ -108,7 +108,11 @@ def _column(header: Sequence[str], asked: str | None, words: Sequence[str], sett
         headless = any(Path(name).suffix.lower() in PICTURE_SUFFIXES for name in header)
         what = f"no column '{asked}'" if asked is not None else f"no column for the {setting.removesuffix('_column')}"
         guess = did_you_mean(asked, header) if asked is not None else None
-        fix = "put a line with the columns' names first" if headless else f"name it: --data.{setting.replace('_', '-')}"
+        fix = (
+            "put a line with the columns' names first"
+            if headless
+            else f"name it: {setting} (`vitscope data ... --{setting.replace('_', '-')}`)"
+        )
         raise DataError(f"{what}; the columns are {shown}", where=printable(str(path)), fix=guess or fix)
     if known.count(known[found]) > 1:
         raise DataError(
