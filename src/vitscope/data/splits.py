@@ -107,7 +107,8 @@ def _drawn(labels: np.ndarray, pool: np.ndarray, shares: tuple[float, ...], seed
         # every class and the whole come within one picture of what was asked for.
         owed += np.array(shares) * len(members)
         counts = _rounded(owed, len(members))
-        owed -= counts
+        # What a tiny class could not give is not taken from the next.
+        owed = np.clip(owed - counts, -1, 1)
         for part, chunk in zip(taken, np.split(members, np.cumsum(counts)[:-1]), strict=True):
             part.append(chunk)
     return tuple(np.sort(np.concatenate(part)) for part in taken)

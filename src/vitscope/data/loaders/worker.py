@@ -233,6 +233,6 @@ def _lost_again(error: WorkersLostError) -> DataError:
     return DataError(
         f"{error}, the second time in this epoch",
         where="the worker processes that decode pictures",
-        fix="give fewer workers (--data.workers), more memory, in a container more shared memory (docker --shm-size), or "
-        "where pictures are slow to read more patience (--data.timeout-s)",
+        fix="give fewer workers (--data.workers), more memory, in a container more shared memory (/dev/shm, docker "
+        "--shm-size), or where pictures are slow to read more patience (--data.timeout-s)",
     )
