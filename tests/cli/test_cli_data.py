@@ -155,11 +155,24 @@ def test_copies_and_leaks_are_told(here: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_digits_with_a_sheet_of_what_training_sees(shell, tmp_path: Path) -> None:
-    done = shell("data", "digits", "--augment", "basic", "--sheet", "digits")
+    done = shell("data", "digits", "--augment", "basic", "--sheet", "digits.png")
     assert (done.returncode, done.stderr) == (0, "")
     assert "1,797: train 1,222" in done.stdout
     assert "look like digits or letters" in done.stdout
     assert {path.name for path in tmp_path.iterdir()} == {"digits.png", "digits-basic.png"}
+
+
+def test_a_sheet_must_be_a_png_and_not_among_the_pictures(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(["digits", "--sheet", "digits.txt"], capsys)
+    assert code == 2
+    assert "ends in .png" in err
+    for part in ("train", "val"):
+        for name in ("cat", "dog"):
+            (here / "pets" / part / name).mkdir(parents=True)
+            for number in range(6):
+                Image.new("RGB", (8, 8), (number * 40, 0, 0)).save(here / "pets" / part / name / f"{number}.png")
+    code, out, _ = run([str(here / "pets" / "train"), "--sheet", str(here / "pets" / "sheet.png")], capsys)
+    assert code == 2  # above a part lies the rest of the data set
 
 
 def test_a_limit_is_said_and_the_next_command_works(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

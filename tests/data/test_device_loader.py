@@ -281,7 +281,7 @@ def test_auto_takes_the_device_loader_where_pictures_fit(shapes: Dataset) -> Non
     dataset = open_dataset(updated(SET, loader="auto"))
     loader: Loader = make_loader(dataset, "train", preprocess=COLOUR)
     assert isinstance(loader, DeviceLoader)
-    assert loader.why.startswith("device loader: 300 pictures of 16 x 16 are 0.00 GB as bytes, which fit on cpu")
+    assert loader.why.startswith("device loader: 300 pictures of 16 x 16 are 0.2 MB as bytes, which fit on cpu")
 
 
 def test_auto_takes_workers_for_many_sizes_or_too_much(shapes: Dataset) -> None:
@@ -291,7 +291,7 @@ def test_auto_takes_workers_for_many_sizes_or_too_much(shapes: Dataset) -> None:
     assert choose_loader("auto", shapes, plain, None, cpu)[1] == "worker loader: the pictures have many sizes"
     kind, why = choose_loader("auto", shapes, huge, (50_000, 50_000), cpu)
     assert kind == "worker"
-    assert "2250.00 GB as bytes, more than" in why
+    assert "2,250.0 GB as bytes, more than" in why
     assert choose_loader("device", shapes, plain, None, cpu)[1] == (
         "device loader, as asked for; pictures of many sizes are first brought to 16 x 16"
     )
@@ -336,7 +336,12 @@ def test_many_compiled_loaders_in_one_process(shapes: Dataset, monkeypatch: pyte
         )
 
 
-def test_a_side_is_enough(shapes: Dataset) -> None:
+def test_a_name_and_a_side_are_enough(shapes: Dataset) -> None:
+    named = make_loader(shapes, "train", preprocess=16, augment="basic")
+    assert same(next(named.epoch(0)), next(train_loader(shapes, "basic").epoch(0)))
+    assert repr(named).startswith("DeviceLoader(6 batches of 32; device loader, as asked for")
+    assert repr(shapes).endswith("built-in shapes, 10 classes, train 204, val 36, test 60)")
+    assert len(shapes) == 300
     one = next(make_loader(shapes, "val", preprocess=16).epoch(0))
     assert same(one, next(make_loader(shapes, "val", preprocess=COLOUR).epoch(0)))
 

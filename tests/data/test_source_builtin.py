@@ -79,7 +79,7 @@ def test_synthetic_has_its_label_in_the_brightness() -> None:
         ("shapes:size=big", "no setting"),
         ("shapes:size", "no setting"),
         ("shapes:size=2", "expected from 8"),
-        ("shapes:count=20", "at least 10 per class"),
+        ("shapes:count=20", "expected from 100 (10 per class)"),
         ("digits:size=3", "no setting 'size'"),
         ("synthetic:channels=2", "expected 1 or 3"),
         ("digitz", "did you mean 'digits'"),

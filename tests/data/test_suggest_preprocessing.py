@@ -71,9 +71,10 @@ def test_strength_follows_the_guide(train: int, strength: str) -> None:
 
 def test_digits_are_not_mirrored() -> None:
     names = [str(n) for n in range(10)]
-    told = suggest(surveyed({(32, 32): 10}), names)
+    told = suggest(surveyed({(32, 32): 10}, grey=True), names)
     assert told.augment.flip == "none"
     assert "flip" in told.reasons
+    assert suggest(surveyed({(32, 32): 10}), names).augment.flip == "random"  # numbered classes of photographs
     assert suggest(surveyed({(32, 32): 10}), ["cat", "dog"]).augment.flip == "random"
 
 
@@ -99,7 +100,8 @@ def test_which_names_look_like_characters(names: list[str], wanted: bool) -> Non
 def test_loader_follows_size_and_number() -> None:
     assert suggest(surveyed({(32, 32): 10}, total=60_000), ["a cat", "b"]).loader == "device"
     assert suggest(surveyed({(32, 32): 10}, total=60_000_000), ["a cat", "b"]).loader == "worker"
-    assert suggest(surveyed({(224, 224): 10}), ["a cat", "b"]).loader == "worker"
+    assert suggest(surveyed({(224, 224): 10}), ["a cat", "b"]).loader == "device"
+    assert suggest(surveyed({(224, 224): 9, (224, 200): 1}), ["a cat", "b"]).loader == "worker"
 
 
 def test_suggestions_are_plain_data() -> None:

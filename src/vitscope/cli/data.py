@@ -13,7 +13,7 @@ import tyro
 
 from vitscope.cli.console import print_json
 from vitscope.core.config import config, require
-from vitscope.core.errors import EXIT_DONE, DataError, UsageError
+from vitscope.core.errors import EXIT_DONE, DataError, UsageError, expected
 from vitscope.core.flags import parse_flags
 from vitscope.data.config import DataConfig
 
@@ -89,7 +89,12 @@ def run(args: Sequence[str]) -> int:
             where=f"{first.where}: {first.what}",
             fix="give a data set with pictures that open in an image viewer",
         )
-    drawn = [] if sheet is None else _draw(command, dataset, found, sheet)
+    drawn: list[Path] = []
+    if sheet is not None:
+        try:
+            drawn = _draw(command, dataset, found, sheet)
+        except OSError as error:
+            why_not = f"no contact sheet: {sheet} cannot be written ({error.strerror or error}); give --sheet FILE"
     from vitscope.cli.data_report import report_of
 
     report = report_of(dataset, found, drawn)
@@ -101,9 +106,13 @@ def _sheet_path(command: DataCommand, dataset: Dataset) -> tuple[Path | None, st
     """Where the sheet goes, or why there is none. Never among the user's pictures."""
     if not command.draws:
         return None, None
+    from vitscope.data.splits import part_called
+
     place = Path(dataset.source.place)
     given = command.sheet is not None
     path = Path(command.sheet or f"{_file_name(command.name or '')}-sheet.png")
+    if place.is_dir() and part_called(place.resolve().name):  # one part of a data set: the whole is above it
+        place = place.resolve().parent
     if place.is_dir() and path.resolve().is_relative_to(place.resolve()):
         if given:
             raise UsageError(
@@ -113,9 +122,15 @@ def _sheet_path(command: DataCommand, dataset: Dataset) -> tuple[Path | None, st
     if path.is_dir() or not path.parent.is_dir():
         what = "is a folder" if path.is_dir() else f"there is no folder '{path.parent}'"
         raise UsageError(
-            f"the sheet cannot be written: {what}", where=str(path), fix="give --sheet the path of a PNG file"
+            f"the sheet cannot be written: {what}",
+            where=str(path),
+            fix="give --sheet the path of a PNG file in a folder that exists",
         )
-    return path if path.suffix.lower() == ".png" else path.with_name(f"{path.name}.png"), None
+    if path.suffix.lower() != ".png":
+        raise UsageError(
+            expected("--sheet", "a file that ends in .png", repr(str(path))), where=PROG, fix=f"--sheet {path.stem}.png"
+        )
+    return path, None
 
 
 def _file_name(name: str) -> str:
@@ -128,15 +143,10 @@ def _file_name(name: str) -> str:
 def _draw(command: DataCommand, dataset: Dataset, found: Survey, sheet: Path) -> list[Path]:
     from vitscope.cli.data_sheet import draw_augmented, draw_sheet
 
-    try:
-        drawn = [draw_sheet(dataset, found, sheet)]
-        if command.augment is not None:
-            beside = sheet.with_name(f"{sheet.stem}-{command.augment}.png")
-            drawn.append(draw_augmented(dataset, found, command.augment, beside))
-    except OSError as error:
-        raise UsageError(
-            f"the sheet cannot be written: {error}", where=str(sheet), fix="give --sheet another path"
-        ) from None
+    drawn = [draw_sheet(dataset, found, sheet)]
+    if command.augment is not None:
+        beside = sheet.with_name(f"{sheet.stem}-{command.augment}.png")
+        drawn.append(draw_augmented(dataset, found, command.augment, beside))
     return drawn
 
 
@@ -149,7 +159,13 @@ def _progress() -> Iterator[Callable[[int, int], None] | None]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("looking at pictures"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+        task = bar.add_task("looking at pictures", total=None)
+
+        def told(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+            if done == total:
+                bar.update(task, description="comparing them with each other", total=None)
+
+        yield told

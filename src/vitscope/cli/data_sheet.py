@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vitscope.core.config import updated
 from vitscope.core.seed import derive_seed, preserved_rng
-from vitscope.data.config import PreprocessConfig, augmentation
+from vitscope.data.config import AugmentConfig, PreprocessConfig, augmentation
 from vitscope.data.dataset import Dataset
 from vitscope.data.decode import BadImageError, decode_image
 from vitscope.data.splits import PARTS, TRAIN
-from vitscope.data.survey.contact_sheet import MOST_ROWS, choose, draw_contact_sheet
+from vitscope.data.survey.contact_sheet import MOST_ROWS, PER_ROW, choose, draw_contact_sheet
 from vitscope.data.survey.suggest import suggest
 from vitscope.data.survey.survey import Survey
 
@@ -40,8 +41,11 @@ def draw_sheet(dataset: Dataset, survey: Survey, path: Path) -> Path:
 def draw_augmented(dataset: Dataset, survey: Survey, strength: str, path: Path) -> Path:
     """The same pictures as training with this strength would see them."""
     suggested = suggest(survey, dataset.class_names)
+    augment = augmentation(strength, suggested.preprocess.img_size)
+    if suggested.augment.flip == "none":  # as the report says beside it
+        augment = updated(augment, flip="none")
     varied = [
-        [vary(picture, strength, suggested.preprocess, f"{label} {place}") for place, picture in enumerate(row)]
+        [vary(picture, augment, suggested.preprocess, f"{label} {place}") for place, picture in enumerate(row)]
         for label, row in enumerate(_pictures(dataset, survey))
     ]
     size = " x ".join(map(str, suggested.preprocess.img_size))
@@ -53,14 +57,13 @@ def draw_augmented(dataset: Dataset, survey: Survey, strength: str, path: Path) 
     )
 
 
-def vary(picture: Image, strength: str, preprocess: PreprocessConfig, draw: str) -> Image:
-    """One picture as training would see it; `draw` names the draw. The one place where the transform is plugged in."""
+def vary(picture: Image, augment: AugmentConfig, preprocess: PreprocessConfig, draw: str) -> Image:
+    """One picture as training would see it; `draw` names the draw."""
     import torch
     from PIL.Image import fromarray
 
     from vitscope.data.transforms.picture import picture_transform
 
-    augment = augmentation(strength, preprocess.img_size)
     seed = derive_seed("contact sheet", draw)
     with preserved_rng():
         torch.manual_seed(seed)
@@ -77,9 +80,9 @@ def _pictures(dataset: Dataset, survey: Survey) -> list[list[Image]]:
     chosen: list[int] = []
     for label in range(min(dataset.num_classes, MOST_ROWS)):
         members = train[labels[train] == label]
-        if not len(members):
-            members = everything[labels[everything] == label]
-        chosen += choose(members[:: max(1, len(members) // 5000)])  # thousands to draw from are enough
+        own = choose(members[:: max(1, len(members) // 5000)])  # thousands to draw from are enough
+        others = np.setdiff1d(everything[labels[everything] == label], members)
+        chosen += own + choose(others, PER_ROW - len(own))
     rows: list[list[Image]] = [[] for _ in range(min(dataset.num_classes, MOST_ROWS))]
     for index, content in dataset.source.scan(sorted(chosen)):
         if isinstance(content, Exception):

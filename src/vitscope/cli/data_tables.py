@@ -23,9 +23,9 @@ def print_report(report: dict[str, Any], no_sheet: str | None = None) -> None:
     _print_header(report)
     _print_classes(report)
     _print_pictures(report)
-    _print_copies(survey["duplicates"])
+    _print_copies(survey["duplicates"], report["place"])
     _print_bad(report)
-    _print_unusual(survey["unusual"])
+    _print_unusual(survey["unusual"], report["place"])
     _print_warnings(report)
     _print_suggestions(report)
     for path in report["sheets"]:
@@ -93,7 +93,12 @@ def _print_pictures(report: dict[str, Any]) -> None:
     _line()
 
 
-def _print_copies(copies: dict[str, Any]) -> None:
+def _inside(where: str, place: str) -> str:
+    """A picture's place within the data set, whose own place stands above."""
+    return escape(where.removeprefix(place.rstrip("/") + "/"))
+
+
+def _print_copies(copies: dict[str, Any], place: str) -> None:
     within = ", ".join(f"{count:,} within {part}" for part, count in copies["within"].items() if count)
     _say("duplicates", f"{copies['exact']:,} exact, {copies['near']:,} near{f' ({within})' if within else ''}")
     if copies["threshold"] < THRESHOLD:
@@ -107,7 +112,7 @@ def _print_copies(copies: dict[str, Any]) -> None:
     rows = [
         [
             "exact" if group["exact"] else "near",
-            *(f"{c['part']}  {escape(c['label'])}  {escape(c['where'])}" for c in group["example"]),
+            *(f"{c['part']}  {escape(c['label'])}  {_inside(c['where'], place)}" for c in group["example"]),
         ]
         for group in copies["groups"][:MOST_EXAMPLES]
     ]
@@ -128,18 +133,19 @@ def _print_bad(report: dict[str, Any]) -> None:
     limit = report["bad_limit"]
     fate = f"training stops: more than {limit:.0%}" if share > limit else "training leaves them out and records them"
     _say("bad pictures", f"{len(bad):,} ({share:.2%}) cannot be decoded; {fate}")
-    rows = [[escape(row["where"]), row["part"], escape(row["what"])] for row in bad[:MOST_BAD]]
+    place = report["place"]
+    rows = [[_inside(row["where"], place), row["part"], escape(row["what"])] for row in bad[:MOST_BAD]]
     print_table(("where", "part", "reason"), rows, wraps={"where": 30, "reason": 20})
     if len(bad) > MOST_BAD:
         _line(f"... {len(bad) - MOST_BAD:,} more (--json lists all)")
     _line()
 
 
-def _print_unusual(unusual: list[dict[str, Any]]) -> None:
+def _print_unusual(unusual: list[dict[str, Any]], place: str) -> None:
     if not unusual:
         return
     _say("unusual", f"{len(unusual):,} remarks on pictures that are used all the same")
-    rows = [[escape(row["where"]), row["part"], escape(row["what"])] for row in unusual[:MOST_UNUSUAL]]
+    rows = [[_inside(row["where"], place), row["part"], escape(row["what"])] for row in unusual[:MOST_UNUSUAL]]
     print_table(("where", "part", "remark"), rows, wraps={"where": 30, "remark": 20})
     if len(unusual) > MOST_UNUSUAL:
         kinds = Counter(row["what"].partition(":")[0] for row in unusual[MOST_UNUSUAL:])

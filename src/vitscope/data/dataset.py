@@ -13,11 +13,21 @@ from vitscope.data.sources.source import Source
 from vitscope.data.splits import PARTS, Splits, make_splits
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Dataset:
+    """Pictures with their classes and parts; `make_loader` makes batches of it."""
+
     source: Source
     splits: Splits
     config: DataConfig
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{part} {len(self.splits[part]):,}" for part in PARTS)
+        return f"Dataset({self.config.name!r}: {self.source.kind}, {self.num_classes} classes, {sizes})"
+
+    def __len__(self) -> int:
+        """Pictures in all parts."""
+        return sum(len(self.splits[part]) for part in PARTS)
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -28,6 +38,7 @@ class Dataset:
         return len(self.source.class_names)
 
     def labels(self, part: str) -> np.ndarray:
+        """(N,) of one part."""
         return self.source.labels[self.splits[part]]
 
     def counts(self, part: str) -> np.ndarray:

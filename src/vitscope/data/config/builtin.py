@@ -29,7 +29,8 @@ class ShapesConfig:
     def __post_init__(self) -> None:
         require(8 <= self.size <= LARGEST_SIDE, "size", f"from 8 to {LARGEST_SIDE} pixels", self.size)
         require(2 <= self.classes <= 10, "classes", "from 2 to 10", self.classes)
-        require(10 * self.classes <= self.count <= LARGEST_COUNT, "count", "at least 10 per class", self.count)
+        least = 10 * self.classes
+        require(least <= self.count <= LARGEST_COUNT, "count", f"from {least:,} (10 per class)", self.count)
         require(self.seed >= 0, "seed", "0 or more", self.seed)
 
 
@@ -51,6 +52,7 @@ class SyntheticConfig:
     def __post_init__(self) -> None:
         require(1 <= self.size <= LARGEST_SIDE, "size", f"from 1 to {LARGEST_SIDE} pixels", self.size)
         require(2 <= self.classes <= 1_000_000, "classes", "from 2 to 1,000,000", self.classes)
-        require(10 * self.classes <= self.count <= LARGEST_COUNT, "count", "at least 10 per class", self.count)
+        least = 10 * self.classes
+        require(least <= self.count <= LARGEST_COUNT, "count", f"from {least:,} (10 per class)", self.count)
         require(self.channels in (1, 3), "channels", "1 or 3", self.channels)
         require(self.seed >= 0, "seed", "0 or more", self.seed)

@@ -79,8 +79,9 @@ class DataConfig:
             values = getattr(self, name)
             require(values is None or len(values) > 0, name, "one number per channel", values)
 
-    def preprocess(self, img_size: tuple[int, int], in_chans: int) -> PreprocessConfig:
+    def preprocess(self, img_size: int | tuple[int, int], in_chans: int = 3) -> PreprocessConfig:
         """What these settings do to a picture for a model of this input size."""
+        img_size = (img_size, img_size) if isinstance(img_size, int) else img_size
         mean, std = NORMALISATIONS[self.normalisation]
         return PreprocessConfig(
             img_size=img_size,

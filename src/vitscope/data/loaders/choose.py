@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from vitscope.core.environment import available_memory_bytes
-from vitscope.data.config import AugmentConfig, PreprocessConfig
+from vitscope.data.config import AugmentConfig, PreprocessConfig, augmentation
 from vitscope.data.dataset import Dataset
 from vitscope.data.loaders.bad import refuse_too_many
 from vitscope.data.loaders.device import DeviceLoader
@@ -33,7 +33,7 @@ def make_loader(
     part: Literal["train", "val", "test"],
     *,
     preprocess: PreprocessConfig | int,
-    augment: AugmentConfig | None = None,
+    augment: AugmentConfig | str | None = None,
     training: bool | None = None,
     seed: int = 0,
     device: torch.device | str = "cpu",
@@ -47,13 +47,16 @@ def make_loader(
 
     `preprocess` is the model's, or just the side of its input in pixels: then pictures are RGB, resized and normalised
     as `dataset.config` says.
+    `augment` is a named strength ("basic") or settings of one's own.
     `training` (by default: of the part `train`) means shuffled, varied by `augment`, whole batches only. Otherwise
     every picture comes once, in order, as `preprocess` makes it. `dataset.config` says which loader; `auto` chooses,
     and the loader's `why` says what and why. `compiled` compiles the device loader's work.
     """
     config, device = dataset.config, torch.device(device)
     if isinstance(preprocess, int):
-        preprocess = config.preprocess((preprocess, preprocess), 3)
+        preprocess = config.preprocess(preprocess)
+    if isinstance(augment, str):
+        augment = augmentation(augment, preprocess.img_size)
     training = part == "train" if training is None else training
     augment = (augment or AugmentConfig()) if training else None
     batch_size = batch_size or config.batch_size
@@ -122,7 +125,7 @@ def choose_loader(
     need = count * storage.picture_bytes
     room = min(_room(device), _room(torch.device("cpu"), most=np.inf))  # they are decoded on the host first
     height, width = storage.size
-    amount = f"{count:,} pictures of {height} x {width} are {need / 1e9:.2f} GB as bytes"
+    amount = f"{count:,} pictures of {height} x {width} are {_size(need)} as bytes"
     if wish != "auto":
         cut = wish == "device" and one_size is None
         note = f"; pictures of many sizes are first brought to {height} x {width}" if cut else ""
@@ -130,8 +133,12 @@ def choose_loader(
     if one_size is None:
         return "worker", "worker loader: the pictures have many sizes"
     if need > room:
-        return "worker", f"worker loader: {amount}, more than the {room / 1e9:.2f} GB to spare on {device}"
-    return "device", f"device loader: {amount}, which fit on {device} ({room / 1e9:.2f} GB to spare)"
+        return "worker", f"worker loader: {amount}, more than the {_size(room)} to spare on {device}"
+    return "device", f"device loader: {amount}, which fit on {device} ({_size(room)} to spare)"
+
+
+def _size(size_bytes: float) -> str:
+    return f"{size_bytes / 1e9:,.1f} GB" if size_bytes >= 1e9 else f"{size_bytes / 1e6:,.1f} MB"
 
 
 def _room(device: torch.device, most: float = MOST_ON_CPU) -> float:

@@ -69,7 +69,11 @@ class DeviceLoader:
         self._turn = 0
         self._is_closed = False
 
+    def __repr__(self) -> str:
+        return f"DeviceLoader({self.num_batches:,} batches of {self.batch_size:,}; {self.why})"
+
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """The batches of one epoch from number `start` on. Ends whatever epoch was being read before."""
         if self._is_closed:
             raise was_closed()
         self._turn += 1

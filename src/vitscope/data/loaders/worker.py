@@ -94,6 +94,9 @@ class WorkerLoader:
             timeout_s=timeout_s,
         )
 
+    def __repr__(self) -> str:
+        return f"WorkerLoader({self.num_batches:,} batches of {self.batch_size:,}; {self.why})"
+
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """The batches of one epoch from number `start` on. Ends whatever epoch was being read before."""
         self._turn += 1

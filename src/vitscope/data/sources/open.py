@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 
 from vitscope.core.environment import data_roots
 from vitscope.core.errors import DataError, UsageError
 from vitscope.core.suggest import nearest
 from vitscope.data.config import DataConfig
+from vitscope.data.decode import bad_image
 from vitscope.data.sources.builtin import BUILTIN, open_builtin
+from vitscope.data.sources.files import PICTURE_SUFFIXES
 from vitscope.data.sources.source import Source
 
 # Asked in this order: the image folder comes last, since a folder of anything looks a little like it.
@@ -50,8 +53,16 @@ def open_path(path: Path, config: DataConfig | None = None) -> Source:
         source = getattr(import_module(f"vitscope.data.sources.{module}"), kind)
         if source.looks_like(path):
             return source.open(path, config)
-    what = "an empty folder" if path.is_dir() and not any(path.iterdir()) else "no pictures that can be recognised"
-    raise DataError(what, where=str(path), fix=f"give {LAYOUTS}")
+    raise DataError(_what_it_is(path), where=str(path), fix=f"give {LAYOUTS}")
+
+
+def _what_it_is(path: Path) -> str:
+    try:
+        if path.is_dir():
+            return "no pictures that can be recognised" if any(path.iterdir()) else "an empty folder"
+    except OSError as error:
+        return f"the folder cannot be read: {bad_image(error).what}"
+    return "one picture, no data set" if path.suffix.lower() in PICTURE_SUFFIXES else "no pictures in a known format"
 
 
 def _open_hub(name: str, config: DataConfig) -> Source:
@@ -69,13 +80,23 @@ def _unknown(name: str) -> UsageError:
         if entry.is_dir() and not entry.name.startswith(".")
     }
     known = [*BUILTIN, *sorted(found)]
-    near = nearest(name, known)
+    near = nearest(name.partition(":")[0], known) or _near_paths(name)
     roots = ", ".join(map(str, data_roots())) or "$VITSCOPE_DATA is not set, and there is no data/ here"
     return UsageError(
         f"unknown data set '{name}': not a built-in set, not a path",
         where=f"looked in: {roots}",
         fix=f"did you mean '{near[0]}'?" if near else f"known here: {', '.join(known)}; or give a path: {LAYOUTS}",
     )
+
+
+def _near_paths(name: str) -> list[str]:
+    """Files and folders beside the one that does not exist, with nearly its name."""
+    path = _home_expanded(name)
+    try:
+        beside = [entry.name for entry in islice(path.parent.iterdir(), 1000)]
+    except (OSError, ValueError):
+        return []
+    return [str(path.parent / other) for other in nearest(path.name, beside)]
 
 
 def _home_expanded(name: str) -> Path:

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vitscope.core.errors import DataError
+from vitscope.core.errors import DataError, expected
 from vitscope.core.suggest import did_you_mean
 from vitscope.data.cache import hash_of_files
 from vitscope.data.config import DataConfig
@@ -177,6 +177,13 @@ def _columns(schema: pa.Schema, path: Path, config: DataConfig) -> tuple[str, st
     labels = labels or [word for word in LABEL_WORDS if word in schema.names]
     image = _chosen(config.image_column, images, schema, path, "image")
     label = _chosen(config.label_column, labels, schema, path, "label")
+    kind = schema.field(label).type
+    if _holds_bytes(kind) or pa.types.is_nested(kind):
+        raise DataError(
+            expected(f"column '{label}'", "labels: whole numbers or text", str(kind)[:60]),
+            where=str(path),
+            fix=f"choose another label_column; the file has: {', '.join(schema.names)}",
+        )
     names = features.get(label, {}).get("names") if isinstance(features.get(label), dict) else None
     return image, label, names if isinstance(names, list) else None
 

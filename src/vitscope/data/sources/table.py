@@ -34,7 +34,7 @@ LABEL_WORDS = (
     *("class_id", "label_id", "category_id"),
 )
 """Words for the columns; the first that is there counts."""
-PART_WORDS = ("split", "part", "set", "subset", "partition")
+PART_WORDS = ("split", "part", "set", "subset", "partition", "fold")
 WHOLE_NUMBER = re.compile(r"[+-]?\d{1,18}(\.0*)?", re.ASCII)
 TRIED = 20
 """Pictures that are looked for on opening: where none of the first is there, the paths start somewhere else."""

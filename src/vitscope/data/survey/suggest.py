@@ -13,7 +13,6 @@ from typing import Any
 
 from vitscope.core.config import to_dict, updated
 from vitscope.data.config import AugmentConfig, PreprocessConfig, augmentation, half_normalised
-from vitscope.data.config.augment import SMALL_PICTURE
 from vitscope.data.survey.survey import Survey
 
 SIDES = (32, 64, 96, 128, 160, 224, 384)
@@ -71,7 +70,7 @@ def suggest(survey: Survey, class_names: Sequence[str]) -> Suggestions:
     images = sum(survey.counts["train"])
     strength, reasons["augment"] = _strength(images)
     augment = augmentation(strength, img_size)
-    if mirrored_means_something_else(class_names):
+    if all_grey and mirrored_means_something_else(class_names):
         augment = updated(augment, flip="none")
         reasons["flip"] = "the classes look like digits or letters, which a mirror makes into others"
     loader, reasons["loader"] = _loader(survey, img_size, in_chans)
@@ -131,11 +130,11 @@ def _strength(images: int) -> tuple[str, str]:
 def _loader(survey: Survey, img_size: tuple[int, int], in_chans: int) -> tuple[str, str]:
     size = survey.total * img_size[0] * img_size[1] * in_chans
     pixels = f"{size / 1e9:,.1f} GB of pixels" if size >= 1e9 else f"{size / 1e6:,.1f} MB of pixels"
-    if max(img_size) <= SMALL_PICTURE and size <= ON_DEVICE_BYTES:
-        return "device", f"{pixels} fit on the device as a whole"
+    if len(survey.sizes) > 1:
+        return "worker", "the pictures have many sizes"
     if size > ON_DEVICE_BYTES:
         return "worker", f"{pixels} are too many to lie on the device"
-    return "worker", f"pictures of {max(img_size)} pixels are better varied before they are made small"
+    return "device", f"{pixels} fit on the device as a whole"
 
 
 def _about_normalisation(survey: Survey) -> str:
