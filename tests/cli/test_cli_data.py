@@ -171,7 +171,7 @@ def test_a_sheet_must_be_a_png_and_not_among_the_pictures(here: Path, capsys: py
             (here / "pets" / part / name).mkdir(parents=True)
             for number in range(6):
                 Image.new("RGB", (8, 8), (number * 40, 0, 0)).save(here / "pets" / part / name / f"{number}.png")
-    code, out, _ = run([str(here / "pets" / "train"), "--sheet", str(here / "pets" / "sheet.png")], capsys)
+    code, *_ = run([str(here / "pets" / "train"), "--sheet", str(here / "pets" / "sheet.png")], capsys)
     assert code == 2  # above a part lies the rest of the data set
 
 
