@@ -432,7 +432,7 @@ import numpy as np
 
 class Slow(Files):
     def read(self, index):
-        time.sleep(0.02)
+        time.sleep(0.1)  # an epoch of 20 s: it must not end before the signal comes
         return super().read(index)
 
 loader = WorkerLoader(Slow(400), np.arange(400), preprocess=CONFIG, augment=STRONG, batch_size=8, seed=0,
