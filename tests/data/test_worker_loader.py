@@ -424,6 +424,7 @@ def test_workers_end_with_their_loader(make: Make, how: str, broken_off: bool) -
 
 PROGRAM = """
 import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background inherits that it is ignored
 sys.path.insert(0, {folder!r})
 import torch
 from test_worker_loader import CONFIG, STRONG, Files
@@ -432,7 +433,7 @@ import numpy as np
 
 class Slow(Files):
     def read(self, index):
-        time.sleep(0.1)  # an epoch of 20 s: it must not end before the signal comes
+        time.sleep(0.05)  # an epoch of 10 s: it must not end before the signal comes
         return super().read(index)
 
 loader = WorkerLoader(Slow(400), np.arange(400), preprocess=CONFIG, augment=STRONG, batch_size=8, seed=0,
