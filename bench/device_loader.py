@@ -55,8 +55,9 @@ def make(strength: str, size: int, count: int, batch: int, device: torch.device,
     )
 
 
-def drawing(loader: DeviceLoader) -> Callable[[], Batch]:
-    """The next batch, epoch after epoch."""
+def drawing(loader: DeviceLoader, draw_one: Callable[[], Batch] | None = None) -> Callable[[], Batch]:
+    """The next batch, epoch after epoch, by `draw_one` where drawing takes something else than the loader's own."""
+    draw_one = draw_one or loader.draw
     state = {"epoch": -1, "left": 0}
 
     def draw() -> Batch:
@@ -65,7 +66,7 @@ def drawing(loader: DeviceLoader) -> Callable[[], Batch]:
             state["left"] = loader.num_batches
             loader.begin(state["epoch"])
         state["left"] -= 1
-        return loader.draw()
+        return draw_one()
 
     return draw
 
@@ -81,18 +82,12 @@ def captured(loader: DeviceLoader) -> Callable[[], Batch]:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         batch = loader.draw()
-    state = {"epoch": -1, "left": 0}
 
-    def draw() -> Batch:
-        if not state["left"]:
-            state["epoch"] += 1
-            state["left"] = loader.num_batches
-            loader.begin(state["epoch"])
-        state["left"] -= 1
+    def replay() -> Batch:
         graph.replay()
         return batch
 
-    return draw
+    return drawing(loader, replay)
 
 
 def torchvision_way(strength: str, size: int, pictures: Tensor, batch: int) -> Call:

@@ -31,7 +31,7 @@ from torch.utils.data import DataLoader
 from torchvision.datasets import ImageFolder as PeerFolder
 from torchvision.transforms import InterpolationMode, v2
 
-from surroundings import surroundings
+from surroundings import report, surroundings
 from timing import paired_ratio, summary
 from vitscope.core.environment import data_roots
 from vitscope.data.config import AugmentConfig, DataConfig, PreprocessConfig
@@ -96,12 +96,7 @@ def main() -> None:
             print(json.dumps(rows[-1]), flush=True)
     facts = {**surroundings(torch.device("cpu")), "pictures": f"{pictures:,} {origin}", "workers": str(args.workers)}
     facts |= {"batch": str(args.batch), "rounds": str(args.rounds)}
-    if args.json is not None:
-        args.json.write_text(json.dumps({**facts, "rows": rows}, indent=1) + "\n")
-    print()
-    for word, fact in facts.items():
-        print(f"- {word}: {fact}")
-    print(f"\n{table(rows)}", flush=True)
+    report(facts, rows, table(rows), args.json)
 
 
 def measure(folder: Path, case: str, args: argparse.Namespace) -> dict[str, Times]:

@@ -10,14 +10,13 @@ for photographs 64 (large: 256); on a CPU every model gets 4, since a larger bat
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from peers import OURS, build, short
-from surroundings import surroundings
+from surroundings import report, surroundings
 from throughput import release, settings
 from timing import Clock, interleaved, summary
 from vitscope.models.config import pair
@@ -48,12 +47,7 @@ def main() -> None:
         rows.append(row)
         print(row, flush=True)
     facts = surroundings(device)
-    if args.json is not None:
-        args.json.write_text(json.dumps({**facts, "rows": rows}, indent=1) + "\n")
-    print()
-    for word, fact in facts.items():
-        print(f"- {word}: {fact}")
-    print(f"\n{table(rows)}", flush=True)
+    report(facts, rows, table(rows), args.json)
 
 
 def measure_model(name: str, batch: int, device: torch.device, args: argparse.Namespace) -> dict[str, Any]:

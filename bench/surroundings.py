@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import shutil
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -19,6 +21,16 @@ def surroundings(device: torch.device) -> dict[str, str]:
         "versions": ", ".join([f"Python {platform.python_version()}", *map(_package, PACKAGES)]),
         "command": " ".join(["python", *sys.argv]),
     }
+
+
+def report(facts: dict[str, str], rows: list[Any], text: str, file: Path | None) -> None:
+    """The facts and the table of a run, printed last; facts and rows also into a JSON file, if one is named."""
+    if file is not None:
+        file.write_text(json.dumps({**facts, "rows": rows}, indent=1) + "\n")
+    print()
+    for word, fact in facts.items():
+        print(f"- {word}: {fact}")
+    print(f"\n{text}", flush=True)
 
 
 PACKAGES = ("torch", "timm", "transformers")

@@ -13,6 +13,7 @@ from PIL import Image
 
 from vitscope.core.errors import DataError
 from vitscope.core.strict_json import encode
+from vitscope.data import in_threads as in_threads_module
 from vitscope.data.survey import survey as survey_module
 from vitscope.data.survey.survey import survey
 from vitscope.data.survey.warn import imbalance, warnings_of
@@ -142,7 +143,7 @@ def test_progress_is_told_once_per_picture() -> None:
 
 def test_few_pictures_wait_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """The scan is not read ahead of the decoding by more than the chunks in flight."""
-    monkeypatch.setattr(survey_module, "CHUNK_PICTURES", 2)
+    monkeypatch.setattr(in_threads_module, "CHUNK_PICTURES", 2)
     monkeypatch.setattr(survey_module, "MOST_THREADS", 1)
     content = encoded(photograph(0, 16))
     read = 0
@@ -170,7 +171,7 @@ def test_order_and_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
         return scan(self, order)
 
     monkeypatch.setattr(type(dataset.source), "scan", shuffled)
-    monkeypatch.setattr(survey_module, "CHUNK_PICTURES", 3)
+    monkeypatch.setattr(in_threads_module, "CHUNK_PICTURES", 3)
     other = survey(dataset)
     assert (other.mean, other.std, other.sizes) == (plain.mean, plain.std, plain.sizes)
     assert {frozenset(g.members) for g in other.duplicates.groups} == {

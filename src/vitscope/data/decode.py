@@ -43,6 +43,8 @@ UPRIGHT = {
     8: Transpose.ROTATE_90,
 }
 """EXIF orientation -> what turns the picture upright."""
+ON_ITS_SIDE = (5, 6, 7, 8)
+"""EXIF orientations that exchange height and width."""
 _WARNING_FILTERS = threading.Lock()
 if hasattr(os, "register_at_fork"):  # a worker forked while another thread decodes must not wait for that thread
     os.register_at_fork(after_in_child=_WARNING_FILTERS._at_fork_reinit)  # pyright: ignore[reportAttributeAccessIssue]
@@ -96,6 +98,17 @@ def decode_with_remarks(content: Content, *, in_chans: int = 3, pixel_limit: int
         return decoded
     except Exception as error:  # Pillow's plugins raise whatever their parsers raise
         raise bad_image(error, where=where or _name_of(content)) from None
+
+
+def stored_size(content: bytes | np.ndarray | Exception) -> tuple[int, int]:
+    """(height, width) a stored picture will have when it is decoded. Reads its header only; fails as that fails."""
+    if isinstance(content, Exception):
+        raise content
+    if isinstance(content, np.ndarray):
+        return content.shape[0], content.shape[1]
+    with _pillow_quiet(), Image.open(io.BytesIO(content)) as opened:
+        turned = "exif" in opened.info and opened.getexif().get(ORIENTATION_TAG, 1) in ON_ITS_SIDE
+        return (opened.width, opened.height) if turned else (opened.height, opened.width)
 
 
 def is_passing(error: Exception) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from vitscope.core.config import config, require
+from vitscope.core.config import config, require, updated
 from vitscope.core.errors import UsageError
 from vitscope.core.suggest import did_you_mean
 
@@ -81,49 +81,28 @@ class AugmentConfig:
 
 
 # For CIFAR-sized pictures, and for photographs.
+_BASIC = AugmentConfig(crop="padded", flip="random", jitter=(0.2, 0.2, 0.2, 0.1))
+_BASIC_LARGE = AugmentConfig(crop="margin", flip="random", rotate_degrees=10.0, jitter=(0.4, 0.4, 0.4, 0.1))
+_STRONG = AugmentConfig(
+    crop="resized",
+    flip="random",
+    randaugment_ops=2,
+    randaugment_magnitude=9,
+    erase_prob=0.25,
+    mixup_alpha=0.8,
+    cutmix_alpha=1.0,
+)
 _SMALL = {
     "none": AugmentConfig(),
-    "basic": AugmentConfig(crop="padded", flip="random", jitter=(0.2, 0.2, 0.2, 0.1)),
-    "medium": AugmentConfig(
-        crop="padded",
-        flip="random",
-        jitter=(0.2, 0.2, 0.2, 0.1),
-        randaugment_ops=1,
-        randaugment_magnitude=7,
-        mixup_alpha=0.2,
-    ),
-    "strong": AugmentConfig(
-        crop="resized",
-        crop_scale=(0.5, 1.0),  # a twelfth of 32 x 32 pixels shows nothing
-        flip="random",
-        randaugment_ops=2,
-        randaugment_magnitude=9,
-        erase_prob=0.25,
-        mixup_alpha=0.8,
-        cutmix_alpha=1.0,
-    ),
+    "basic": _BASIC,
+    "medium": updated(_BASIC, randaugment_ops=1, randaugment_magnitude=7, mixup_alpha=0.2),
+    "strong": updated(_STRONG, crop_scale=(0.5, 1.0)),  # a twelfth of 32 x 32 pixels shows nothing
 }
 _LARGE = {
     "none": AugmentConfig(),
-    "basic": AugmentConfig(crop="margin", flip="random", rotate_degrees=10.0, jitter=(0.4, 0.4, 0.4, 0.1)),
-    "medium": AugmentConfig(
-        crop="margin",
-        flip="random",
-        rotate_degrees=15.0,
-        jitter=(0.4, 0.4, 0.4, 0.1),
-        randaugment_ops=1,
-        randaugment_magnitude=7,
-        mixup_alpha=0.2,
-    ),
-    "strong": AugmentConfig(
-        crop="resized",
-        flip="random",
-        randaugment_ops=2,
-        randaugment_magnitude=9,
-        erase_prob=0.25,
-        mixup_alpha=0.8,
-        cutmix_alpha=1.0,
-    ),
+    "basic": _BASIC_LARGE,
+    "medium": updated(_BASIC_LARGE, rotate_degrees=15.0, randaugment_ops=1, randaugment_magnitude=7, mixup_alpha=0.2),
+    "strong": _STRONG,
 }
 STRENGTHS = tuple(_SMALL)
 

@@ -12,6 +12,10 @@ PIXEL_LIMIT = 89_478_485
 """Largest picture that is decoded, in pixels: 256 MB as RGB, and Pillow's own limit."""
 
 
+MOST_BYTES_ON_CPU = 4 * 10**9
+"""Of pictures that may lie in memory as a whole, where no GPU holds them."""
+
+
 @config
 class DataConfig:
     """Which pictures, how they are split, and how they are loaded."""

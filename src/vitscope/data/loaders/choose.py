@@ -11,6 +11,7 @@ from torch import Tensor
 
 from vitscope.core.environment import available_memory_bytes
 from vitscope.data.config import AugmentConfig, PreprocessConfig, augmentation
+from vitscope.data.config.data import MOST_BYTES_ON_CPU
 from vitscope.data.dataset import Dataset
 from vitscope.data.loaders.bad import refuse_too_many
 from vitscope.data.loaders.device import DeviceLoader
@@ -24,7 +25,6 @@ from vitscope.data.transforms.batch import BatchTransform
 SHARE_OF_GPU = 0.3
 """Of its free memory; the model needs the rest."""
 SHARE_OF_MEMORY = 0.25
-MOST_ON_CPU = 4 * 10**9
 COPIED_AT_ONCE = 4096
 
 
@@ -141,7 +141,7 @@ def _size(size_bytes: float) -> str:
     return f"{size_bytes / 1e9:,.1f} GB" if size_bytes >= 1e9 else f"{size_bytes / 1e6:,.1f} MB"
 
 
-def _room(device: torch.device, most: float = MOST_ON_CPU) -> float:
+def _room(device: torch.device, most: float = MOST_BYTES_ON_CPU) -> float:
     """Bytes that may be taken for pictures."""
     if device.type == "cuda":
         return SHARE_OF_GPU * torch.cuda.mem_get_info(device)[0]

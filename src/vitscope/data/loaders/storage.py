@@ -6,30 +6,23 @@ C channels, H W stored size, N pictures.
 from __future__ import annotations
 
 import contextlib
-import io
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import islice
-from typing import Any
 
 import numpy as np
 import PIL
-from PIL import Image
 
 from vitscope.core.config import to_dict, updated
 from vitscope.core.environment import usable_cpus
 from vitscope.data import cache
 from vitscope.data.config import AugmentConfig, PreprocessConfig
-from vitscope.data.decode import ORIENTATION_TAG, bad_image, decode_image, is_passing
+from vitscope.data.decode import bad_image, decode_image, is_passing, stored_size
+from vitscope.data.in_threads import Scanned, in_threads
 from vitscope.data.loaders.loader import BadSample
 from vitscope.data.preprocess import to_pixels
 from vitscope.data.sources.source import Source, Stored
 
 PICTURES = "pictures.npy"
-CHUNK = 128
-"""Pictures a thread decodes at a time: one by one the hand-over would cost as much as the work."""
 LARGE_BYTES = 96 * 96 * 3
 PEEKS, PEEKED = 16, 32
 """Places, evenly spread, and pictures in a row at each, that are looked at to learn whether all have one size."""
@@ -94,7 +87,7 @@ def common_size(source: Source, rows: np.ndarray) -> tuple[int, int] | None:
     sizes = set()
     for _, stored in source.scan(rows[peeked]):
         with contextlib.suppress(Exception):  # told when it is decoded
-            sizes.add(_size(stored))
+            sizes.add(stored_size(stored))
         if len(sizes) > 1:
             return None
     return sizes.pop() if sizes else None
@@ -129,45 +122,26 @@ def decode_all(
     count = len(source)
     pictures = np.zeros((count, storage.preprocess.in_chans, *storage.size), dtype=np.uint8)
     bad: list[BadSample] = []
-    passing, done = False, 0
+    passing = False
 
-    def decode(chunk: Sequence[tuple[int, Stored | Exception]]) -> list[tuple[int, Exception]]:
-        found = []
-        for index, stored in chunk:
-            try:
-                if isinstance(stored, Exception):
-                    raise stored
-                pictures[index] = storage.pixels(stored)
-            except Exception as error:
-                found.append((index, error))
-        return found
+    def decode(scanned: Scanned) -> tuple[int, Exception | None]:
+        index, stored = scanned
+        try:
+            if isinstance(stored, Exception):
+                raise stored
+            pictures[index] = storage.pixels(stored)
+        except Exception as error:
+            return index, error
+        return index, None
 
-    with ThreadPoolExecutor(usable_cpus() if storage.picture_bytes >= LARGE_BYTES else 1) as pool:
-        for failures, size in _in_turn(pool, decode, _chunks(source.scan(np.arange(count)))):
-            for index, error in failures:
-                bad.append(BadSample(index, source.where(index), bad_image(error).what))
-                passing = passing or is_passing(error)
-            done += size
-            if progress is not None:
-                progress(done, count)
+    threads = usable_cpus() if storage.picture_bytes >= LARGE_BYTES else 1
+    for done, (index, error) in enumerate(in_threads(decode, source.scan(np.arange(count)), threads), start=1):
+        if error is not None:
+            bad.append(BadSample(index, source.where(index), bad_image(error).what))
+            passing = passing or is_passing(error)
+        if progress is not None:
+            progress(done, count)
     return pictures, sorted(bad, key=lambda sample: sample.index), passing
-
-
-def _in_turn(pool: ThreadPoolExecutor, work: Callable[[Any], Any], chunks: Iterable[Any]) -> Iterator[tuple[Any, int]]:
-    """Results in order, never more than a few chunks ahead: encoded pictures must not pile up."""
-    waiting: deque[tuple[Future[Any], int]] = deque()
-    for chunk in chunks:
-        waiting.append((pool.submit(work, chunk), len(chunk)))
-        if len(waiting) > 2 * usable_cpus():
-            future, size = waiting.popleft()
-            yield future.result(), size
-    for future, size in waiting:
-        yield future.result(), size
-
-
-def _chunks(pictures: Iterator[Any]) -> Iterator[list[Any]]:
-    while chunk := list(islice(pictures, CHUNK)):
-        yield chunk
 
 
 def _keep(key: str, pictures: np.ndarray, bad: list[BadSample]) -> None:
@@ -186,13 +160,3 @@ def _keep(key: str, pictures: np.ndarray, bad: list[BadSample]) -> None:
     except BaseException:
         entry.abandon()
         raise
-
-
-def _size(stored: Stored | Exception) -> tuple[int, int]:
-    if isinstance(stored, Exception):
-        raise stored
-    if isinstance(stored, np.ndarray):
-        return stored.shape[0], stored.shape[1]
-    with Image.open(io.BytesIO(stored)) as opened:
-        turned = opened.getexif().get(ORIENTATION_TAG, 1) in (5, 6, 7, 8) if "exif" in opened.info else False
-        return (opened.width, opened.height) if turned else (opened.height, opened.width)

@@ -13,6 +13,7 @@ from typing import Any
 
 from vitscope.core.config import to_dict, updated
 from vitscope.data.config import AugmentConfig, PreprocessConfig, augmentation, half_normalised
+from vitscope.data.config.data import MOST_BYTES_ON_CPU
 from vitscope.data.survey.survey import Survey
 
 SIDES = (32, 64, 96, 128, 160, 224, 384)
@@ -21,8 +22,6 @@ LARGE = 512
 """Only from this shorter side on is 384 suggested: it costs three times 224."""
 FEW_PICTURES, MANY_PICTURES = 10_000, 100_000
 """The tuning guide's bounds between small, medium and large sets."""
-ON_DEVICE_BYTES = 4e9
-"""Sets up to this many bytes of pixels at their training size may lie on the device as a whole."""
 DIGITS = {"zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"}
 
 
@@ -132,7 +131,7 @@ def _loader(survey: Survey, img_size: tuple[int, int], in_chans: int) -> tuple[s
     pixels = f"{size / 1e9:,.1f} GB of pixels" if size >= 1e9 else f"{size / 1e6:,.1f} MB of pixels"
     if len(survey.sizes) > 1:
         return "worker", "the pictures have many sizes"
-    if size > ON_DEVICE_BYTES:
+    if size > MOST_BYTES_ON_CPU:
         return "worker", f"{pixels} are too many to lie on the device"
     return "device", f"{pixels} fit on the device as a whole"
 

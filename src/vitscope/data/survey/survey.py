@@ -6,26 +6,24 @@ Pictures are decoded by threads, a bounded chunk at a time; of each only a few n
 from __future__ import annotations
 
 import hashlib
-import os
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
+from vitscope.core.environment import usable_cpus
 from vitscope.core.errors import DataError
 from vitscope.data.dataset import Dataset
 from vitscope.data.decode import BadImageError, bad_image, decode_with_remarks
+from vitscope.data.in_threads import Scanned, in_threads
 from vitscope.data.sources.source import Stored
 from vitscope.data.splits import PARTS, TRAIN
 from vitscope.data.survey.duplicates import Duplicates, find_duplicates
 from vitscope.data.survey.near import SIDE
 
-CHUNK_PICTURES, CHUNK_BYTES = 64, 32_000_000
-"""A chunk is full when it reaches either."""
 MOST_THREADS = 8
 Progress = Callable[[int, int], None]
 
@@ -166,34 +164,9 @@ def survey(dataset: Dataset, *, limit: int = 100_000, progress: Progress | None 
     )
 
 
-def _look(scanned: Iterable[tuple[int, Stored | Exception]], pixel_limit: int) -> Iterator[_Seen]:
-    """In the order of the scan; no more than two chunks per thread wait at a time."""
-    threads = min(MOST_THREADS, os.cpu_count() or 1)
-    with ThreadPoolExecutor(threads) as pool:
-        waiting: deque[Future[list[_Seen]]] = deque()
-        for chunk in _chunks(scanned):
-            waiting.append(pool.submit(_look_at_chunk, chunk, pixel_limit))
-            if len(waiting) > 2 * threads:
-                yield from waiting.popleft().result()
-        while waiting:
-            yield from waiting.popleft().result()
-
-
-def _chunks(scanned: Iterable[tuple[int, Stored | Exception]]) -> Iterator[list[tuple[int, Stored | Exception]]]:
-    chunk: list[tuple[int, Stored | Exception]] = []
-    size = 0
-    for index, content in scanned:
-        chunk.append((index, content))
-        size += len(content) if isinstance(content, bytes) else getattr(content, "nbytes", 0)
-        if len(chunk) >= CHUNK_PICTURES or size >= CHUNK_BYTES:
-            yield chunk
-            chunk, size = [], 0
-    if chunk:
-        yield chunk
-
-
-def _look_at_chunk(chunk: list[tuple[int, Stored | Exception]], pixel_limit: int) -> list[_Seen]:
-    return [_look_at(index, content, pixel_limit) for index, content in chunk]
+def _look(scanned: Iterable[Scanned], pixel_limit: int) -> Iterator[_Seen]:
+    """In the order of the scan."""
+    return in_threads(lambda seen: _look_at(*seen, pixel_limit), scanned, min(MOST_THREADS, usable_cpus()))
 
 
 def _look_at(index: int, content: Stored | Exception, pixel_limit: int) -> _Seen:
