@@ -74,20 +74,26 @@ def drawing(loader: DeviceLoader, draw_one: Callable[[], Batch] | None = None) -
 def captured(loader: DeviceLoader) -> Callable[[], Batch]:
     """The same with `draw` as one CUDA graph; the batch is where the graph leaves it."""
     loader.begin(0)
+    return drawing(loader, as_graph(loader.draw))
+
+
+def as_graph(work: Callable[[], Batch]) -> Callable[[], Batch]:
+    """`work` recorded once and launched again as a whole."""
     side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         for _ in range(3):
-            loader.draw()
+            work()
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        batch = loader.draw()
+        result = work()
 
     def replay() -> Batch:
         graph.replay()
-        return batch
+        return result
 
-    return drawing(loader, replay)
+    return replay
 
 
 def torchvision_way(strength: str, size: int, pictures: Tensor, batch: int) -> Call:
@@ -137,9 +143,13 @@ def difference(draw: Callable[[], Batch], plain: DeviceLoader) -> tuple[float, f
 
 
 def step_share(strength: str, size: int, count: int, batch: int, device: torch.device, rounds: int, quick: bool) -> str:
-    """A training step of vit_tiny (compiled, bf16) on batches of this loader, against one on the same batch again."""
+    """A training step of vit_tiny (compiled, bf16) on batches of this loader, against one on the same batch again.
+
+    On a GPU both are launched as one CUDA graph, as the engine trains: from Python a step this small waits for its
+    launches, and what a loader costs is then what Python costs.
+    """
     model = create_model("vit_tiny", num_classes=CLASSES, img_size=size).to(device)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True, capturable=device.type == "cuda")
 
     def loss_of(images: Tensor, labels: Tensor) -> Tensor:
         with torch.autocast(device.type, torch.bfloat16):
@@ -148,14 +158,19 @@ def step_share(strength: str, size: int, count: int, batch: int, device: torch.d
 
     compiled_loss = loss_of if quick else torch.compile(loss_of)
 
-    def step(batch: Batch) -> None:
+    def step(batch: Batch) -> Batch:
         compiled_loss(batch.images, batch.labels).backward()
         optimizer.step()
-        optimizer.zero_grad()
+        optimizer.zero_grad(set_to_none=False)
+        return batch
 
-    draw = drawing(make(strength, size, count, batch, device, compiled=not quick))
-    same = draw()
-    calls: dict[str, Call] = {"fixed": lambda: step(same), "loaded": lambda: step(draw())}
+    loader = make(strength, size, count, batch, device, compiled=not quick)
+    loader.begin(0)
+    same = loader.draw()
+    ways: dict[str, Callable[[], Batch]] = {"fixed": lambda: step(same), "loaded": lambda: step(loader.draw())}
+    calls: dict[str, Call] = {
+        name: drawing(loader, as_graph(way) if device.type == "cuda" else way) for name, way in ways.items()
+    }
     for _ in range(3):
         for call in calls.values():
             call()
@@ -176,6 +191,7 @@ def main() -> None:
     parser.add_argument("--batches", type=int, nargs="+", default=[1024, 4096])
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--no-compile", action="store_true")
+    parser.add_argument("--only-steps", action="store_true", help="only what the loader adds to a training step")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: does the script work?")
     parser.add_argument("--json", type=Path)
     wish = parser.parse_args()
@@ -185,7 +201,7 @@ def main() -> None:
     print(json.dumps(surroundings(device)), flush=True)
 
     lines, facts = [], []
-    for strength in STRENGTHS:
+    for strength in () if wish.only_steps else STRENGTHS:
         for batch in batches:
             ways: dict[str, Callable[[], Any]] = {}
             plain = make(strength, wish.size, count, batch, torch.device("cpu"), compiled=False)
