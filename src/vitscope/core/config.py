@@ -56,6 +56,15 @@ def config(cls: type[C]) -> type[C]:
     return made
 
 
+class OneOf:
+    """What a field holds that may be one of several configs: extend it, name it as the field's type, and tell in
+    `chosen` which config a mapping stands for. The configs themselves extend it too."""
+
+    @classmethod
+    def chosen(cls, data: Mapping[str, Any], *, where: str | None = None) -> Any:
+        raise NotImplementedError
+
+
 def is_config(thing: object) -> bool:
     """True for a config class or one of its objects."""
     return dataclasses.is_dataclass(thing) and hasattr(thing, "__post_init__")
@@ -133,7 +142,7 @@ def _read(hint: Any, value: Any, *, where: str) -> Any:
     """A mapping becomes the config its field holds; so does each mapping in a `tuple[SomeConfig, ...]`."""
     nested = _nested_config(hint)
     if nested is not None and isinstance(value, Mapping):
-        return from_dict(nested, value, where=where)
+        return nested.chosen(value, where=where) if _is_open(nested) else from_dict(nested, value, where=where)
     args: tuple[Any, ...] = typing.get_args(hint)
     if typing.get_origin(hint) is tuple and args[-1:] == (Ellipsis,) and isinstance(value, list | tuple):
         return tuple(_read(args[0], item, where=f"{where}[{index}]") for index, item in enumerate(value))
@@ -173,12 +182,16 @@ def _hints(cls: type) -> dict[str, Any]:
     return {name: hints[name] for name in field_names(cls)}
 
 
-def _nested_config(hint: Any) -> type | None:
+def _nested_config(hint: Any) -> Any:
     """The config class a field holds, if it holds one (possibly `| None`)."""
     is_union = typing.get_origin(hint) in (typing.Union, types.UnionType)
     candidates: tuple[Any, ...] = typing.get_args(hint) if is_union else (hint,)
-    found = [arg for arg in candidates if isinstance(arg, type) and is_config(arg)]
+    found = [arg for arg in candidates if isinstance(arg, type) and (is_config(arg) or _is_open(arg))]
     return found[0] if len(found) == 1 else None
+
+
+def _is_open(cls: type) -> bool:
+    return issubclass(cls, OneOf) and not is_config(cls)
 
 
 def literal_choices(hint: Any) -> tuple[Any, ...]:

@@ -1,0 +1,60 @@
+"""How long training lasts, on what, and when it ends early."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from vitscope.core.config import config, require
+
+
+@config
+class LoopConfig:
+    """How long training lasts, on what, and when it ends early."""
+
+    epochs: int = 100
+    """Times through the training pictures."""
+    seed: int = 0
+    """Of initial weights, order, augmentation and dropout. Not of the split."""
+    device: str = "auto"
+    """auto, cpu, cuda, cuda:N or mps."""
+    micro_batch: int | None = None
+    """Pictures that go through the model at once; gradients of a batch's parts add up to the whole batch's."""
+    eval_batch: int | None = None
+    """Pictures at once in evaluation; by default the training batch."""
+    eval_every: int = 1
+    """Epochs between two evaluations; the last epoch always has one."""
+    log_every: int = 10
+    """Steps between two looks of the host at a GPU's figures. Every step is logged; the CPU's are looked at each step."""
+    ema_decay: float | None = None
+    """Keep a running mean of the weights, and evaluate and save that. 0.999 for thousands of steps, 0.99 for fewer."""
+    ema_warmup: bool = True
+    """Let the running mean follow faster at first: decay at most (1 + updates) / (10 + updates)."""
+    monitor: str = "val/accuracy"
+    """What "best" is measured by."""
+    monitor_mode: Literal["auto", "min", "max"] = "auto"
+    """Whether small or large values are good; `auto`: small for a loss or error, large otherwise."""
+    patience: int | None = None
+    """Evaluations without an improvement before training ends early (7 is a good number); nothing: never."""
+    min_delta: float = 0.0
+    """By how much a value must be better to count as an improvement for `patience`."""
+    most_bad_steps: int = 3
+    """Steps in a row whose loss or gradient is not finite before going back to the last checkpoint with lr / 2."""
+
+    def __post_init__(self) -> None:
+        require(0 < self.epochs <= 1_000_000, "epochs", "from 1 to 1,000,000", self.epochs)
+        require(0 <= self.seed < 2**63, "seed", "0 or more", self.seed)
+        for name in ("micro_batch", "eval_batch", "patience"):
+            value = getattr(self, name)
+            require(value is None or 0 < value <= 1_000_000, name, "a positive integer, or nothing", value)
+        for name in ("eval_every", "log_every", "most_bad_steps"):
+            require(0 < getattr(self, name) <= 1_000_000, name, "a positive integer", getattr(self, name))
+        require(self.ema_decay is None or 0 < self.ema_decay < 1, "ema_decay", "between 0 and 1", self.ema_decay)
+        require(0 <= self.min_delta < math.inf, "min_delta", "0 or more", self.min_delta)
+        require("/" in self.monitor, "monitor", "a metric such as val/accuracy", repr(self.monitor))
+
+    @property
+    def larger_is_better(self) -> bool:
+        if self.monitor_mode != "auto":
+            return self.monitor_mode == "max"
+        return not any(word in self.monitor for word in ("loss", "error"))
