@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from vitscope.cli.main import VERBS
 from vitscope.core.config import to_dict
+from vitscope.data.config import DataConfig, augmentation
 from vitscope.data.dataset import Dataset
 from vitscope.data.splits import PARTS, TRAIN
 from vitscope.data.survey.suggest import Suggestions, suggest
@@ -79,12 +79,24 @@ def _advice(survey: Survey, suggestions: Suggestions) -> Advice:
 
 
 def _next_command(dataset: Dataset, suggestions: Suggestions, advice: Advice) -> str:
-    """To be typed as it stands: trains where there is the verb for it, and counts the model until then."""
-    chosen, preset = advice.chosen.config, to_dict(model_config(advice.chosen.name))
-    wanted = {**to_dict(chosen), "in_chans": suggestions.preprocess.in_chans}
-    settings = {key: wanted[key] for key in ("img_size", "patch_size", "in_chans") if wanted[key] != preset[key]}
-    flags = " ".join(f"--model.{key.replace('_', '-')} {value}" for key, value in settings.items())
-    name = shlex.quote(dataset.config.name)
-    if "train" in VERBS:
-        return f"vitscope train --data {name} --model {advice.chosen.name} {flags}".strip()
-    return f"vitscope models {advice.chosen.name} --num-classes {dataset.num_classes} {flags}".strip()
+    """To be typed as it stands: trains the model that was advised, as was suggested."""
+    data, plain = to_dict(dataset.config), to_dict(DataConfig())
+    chosen, preset = to_dict(advice.chosen.config), to_dict(model_config(advice.chosen.name))
+    chosen["in_chans"] = suggestions.preprocess.in_chans
+    usual = augmentation(suggestions.strength, chosen["img_size"])
+    words = ["vitscope", "train", "--data", dataset.config.name, "--model", advice.chosen.name]
+    words += _flags("model", chosen, preset, ("img_size", "patch_size", "in_chans"))
+    words += ["--augment", suggestions.strength]
+    words += _flags("augment", to_dict(suggestions.augment), to_dict(usual), ("flip",))
+    words += _flags("data", data, plain, ("image_column", "label_column", "split_seed"))
+    return shlex.join(words)
+
+
+def _flags(section: str, wanted: dict[str, Any], preset: dict[str, Any], keys: Sequence[str]) -> list[str]:
+    """What differs from the preset, as flags."""
+    words: list[str] = []
+    for key in keys:
+        if wanted[key] != preset[key]:
+            values = wanted[key] if isinstance(wanted[key], list | tuple) else [wanted[key]]
+            words += [f"--{section}.{key.replace('_', '-')}", *map(str, values)]
+    return words

@@ -19,6 +19,8 @@ from vitscope.version import __version__
 VERBS = {
     "models": "list the models, count one's parts, trace its shapes, or ask which to take",
     "data": "look a data set over: classes, sizes, bad pictures, duplicates, leaks, how to start",
+    "train": "train a classifier: a recipe, a YAML file, or a data set and a model",
+    "eval": "measure a trained model: accuracy with its interval, per class, what is taken for what",
     "check": "show the environment: Python, torch, GPUs, memory, disk, extras",
 }
 

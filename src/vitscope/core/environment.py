@@ -32,6 +32,11 @@ def cache_root() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "vitscope"
 
 
+def ask_for_repeatable_kernels() -> None:
+    """cuBLAS gives the same bits every time only with a workspace of fixed size, chosen before its first use."""
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+
+
 def available_memory_bytes() -> int | None:
     """Memory this process could still take without pushing others out, where the system tells."""
     return _memory()["available_bytes"]
@@ -84,6 +89,11 @@ def describe_environment(*, free_device_memory: bool = True) -> dict[str, Any]:
         "extras": extras,
         "data_roots": [str(root) for root in data_roots()],
     }
+
+
+def describe_versions() -> str:
+    """What a reader needs to repeat a run: 'vitscope 0.3, Python 3.12.3, torch 2.11.0'."""
+    return f"vitscope {version_of('vitscope')}, Python {platform.python_version()}, torch {version_of('torch')}"
 
 
 def _torch(free_device_memory: bool) -> dict[str, Any]:

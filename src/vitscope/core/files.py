@@ -30,3 +30,9 @@ def write_json(path: Path, data: Any) -> None:
     """Strict JSON: NaN and the infinities become text (`strict_json`)."""
     text = json.dumps(strict_json.encode(data), indent=2, ensure_ascii=False, allow_nan=False)
     write_atomically(path, (text + "\n").encode())
+
+
+def append_line(path: Path, line: str) -> None:
+    """Add one line in one write, so that a crash leaves at most half of it."""
+    with path.open("ab", buffering=0) as file:
+        file.write(line.encode() + b"\n")

@@ -4,7 +4,10 @@ config.json         family and every setting; its `format` is how a model folder
 model.safetensors   the weights
 preprocessing.json  what must happen to a picture first
 labels.json         class names in index order
-README.md, certificate.json   what others may add; they speak of these weights and go when the weights are replaced
+README.md           what a person should know of it, where that was given
+certificate.json    what others may add; like README.md it speaks of these weights and goes when they are replaced
+
+Whatever loads takes a run folder too: its `model/` is meant.
 """
 
 from __future__ import annotations
@@ -22,7 +25,8 @@ from torch import nn
 
 from vitscope.core.config import from_dict, to_dict, updated
 from vitscope.core.errors import ConfigError, VitscopeError, expected
-from vitscope.core.files import write_json
+from vitscope.core.files import write_atomically, write_json
+from vitscope.core.run_layout import MODEL, is_run_folder
 from vitscope.core.suggest import did_you_mean
 from vitscope.data.config import PreprocessConfig, half_normalised
 from vitscope.models.build import CONFIGS, build_model
@@ -33,9 +37,10 @@ from vitscope.weights.place import flush, make_hidden_beside, swap
 
 FORMAT = 1
 CONFIG, WEIGHTS, PREPROCESSING, LABELS = "config.json", "model.safetensors", "preprocessing.json", "labels.json"
+README = "README.md"
 WRITTEN = (CONFIG, WEIGHTS, PREPROCESSING, LABELS)
-"""What `save_model` writes."""
-FILES = (*WRITTEN, "README.md", "certificate.json")
+"""What `save_model` always writes."""
+FILES = (*WRITTEN, README, "certificate.json")
 """What a model folder may hold."""
 
 
@@ -45,13 +50,15 @@ def save_model(
     *,
     preprocessing: PreprocessConfig | None = None,
     labels: Sequence[str] | None = None,
+    readme: str | None = None,
     overwrite: bool = False,
 ) -> Path:
     """Write `model` as a folder, all of it or nothing. Wrappers (`torch.compile`, DDP) are taken off first.
 
     What is not given comes from the model, if it was loaded: its preprocessing, at the size the model now has, and
     its labels, as long as there are as many as classes. Else: mean = std = 0.5, and classes called by their numbers.
-    `overwrite` replaces an old model with all its files, README.md and certificate.json included.
+    `readme` is the text of README.md. `overwrite` replaces an old model with all its files, README.md and
+    certificate.json included.
     """
     model = unwrapped(model)
     folder = Path(folder)
@@ -70,6 +77,8 @@ def save_model(
     try:
         write_json(temporary / PREPROCESSING, to_dict(preprocessing))
         write_json(temporary / LABELS, labels)
+        if readme is not None:
+            write_atomically(temporary / README, readme.encode())
         write_json(temporary / CONFIG, {"format": FORMAT, "family": config.family, "config": to_dict(config)})
         save_file(tensors, temporary / WEIGHTS, metadata={"format": "pt"})
         shutil.copymode(temporary / CONFIG, temporary / WEIGHTS)  # safetensors keeps its files to their owner
@@ -82,9 +91,9 @@ def save_model(
 
 
 def load_model(source: str | Path) -> VisionModel:
-    """The model a folder holds, in eval mode, bit for bit as it was saved. It carries the folder's preprocessing and
-    labels as `model.preprocessing` and `model.labels` (None where the folder has no such file)."""
-    folder = Path(source)
+    """The model a folder (or a run) holds, in eval mode, bit for bit as it was saved. It carries the folder's
+    preprocessing and labels as `model.preprocessing` and `model.labels` (None where the folder has no such file)."""
+    folder = model_folder(source)
     config = load_config(folder)
     preprocessing, labels = _carried_by(folder, config)
     try:
@@ -108,32 +117,47 @@ def load_model(source: str | Path) -> VisionModel:
     return model.eval()
 
 
+def model_folder(source: str | Path) -> Path:
+    """The folder a model lies in: of a run its `model/`, else the folder itself."""
+    folder = Path(source)
+    if (folder / CONFIG).exists() or not is_run_folder(folder):
+        return folder
+    if not (folder / MODEL).is_dir():
+        raise VitscopeError(
+            f"the run '{folder}' holds no model yet",
+            fix="wait for its first evaluation, or give a run that has got further",
+        )
+    return folder / MODEL
+
+
 def load_config(folder: str | Path) -> ModelConfig:
     """The settings of the model a folder holds."""
-    described = _read_json(Path(folder), CONFIG)
+    folder = model_folder(folder)
+    described = _read_json(folder, CONFIG)
     if not isinstance(described, dict) or described.get("format") != FORMAT:
         found = described.get("format") if isinstance(described, dict) else type(described).__name__
-        raise ConfigError(expected("format", FORMAT, found), where=str(Path(folder) / CONFIG), fix="update vitscope")
+        raise ConfigError(expected("format", FORMAT, found), where=str(folder / CONFIG), fix="update vitscope")
     family = described.get("family")
     if not isinstance(family, str) or family not in CONFIGS:
         raise ConfigError(
             expected("family", f"one of {', '.join(CONFIGS)}", repr(family)),
-            where=str(Path(folder) / CONFIG),
+            where=str(folder / CONFIG),
             fix=did_you_mean(str(family), CONFIGS),
         )
-    return from_dict(CONFIGS[family], described.get("config"), where=str(Path(folder) / CONFIG))
+    return from_dict(CONFIGS[family], described.get("config"), where=str(folder / CONFIG))
 
 
 def load_preprocessing(folder: str | Path) -> PreprocessConfig:
     """What must happen to a picture before the model a folder holds can read it."""
-    where = str(Path(folder) / PREPROCESSING)
-    return from_dict(PreprocessConfig, _read_json(Path(folder), PREPROCESSING), where=where)
+    folder = model_folder(folder)
+    return from_dict(PreprocessConfig, _read_json(folder, PREPROCESSING), where=str(folder / PREPROCESSING))
 
 
 def load_labels(folder: str | Path) -> list[str]:
     """The names of the classes of the model a folder holds, in index order."""
-    labels = _read_json(Path(folder), LABELS)
-    refuse_nameless(labels, where=str(Path(folder) / LABELS))
+    folder = model_folder(folder)
+    labels = _read_json(folder, LABELS)
+    refuse_nameless(labels, where=str(folder / LABELS))
     return labels
 
 
@@ -194,7 +218,7 @@ def _read_json(folder: Path, name: str) -> Any:
     except FileNotFoundError:
         raise VitscopeError(
             f"'{folder}' is not a saved model: it has no {name}",
-            fix="give a folder written by vitscope.save_model (or the model/ folder of a run)",
+            fix="give a folder written by vitscope.save_model, or a run",
         ) from None
     except (OSError, ValueError) as error:
         raise VitscopeError(f"cannot read {name}: {error}", where=str(folder), fix="save the model again") from None

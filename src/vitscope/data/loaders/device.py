@@ -66,6 +66,7 @@ class DeviceLoader:
         self._lane = self._own_places(device)
         self._lasting_key = epoch_key(seed, 0, LASTING)
         self._made: Callable[[Tensor], Batch] = _compiled(self) if compiled else self._make
+        self.position = 0
         self._turn = 0
         self._is_closed = False
 
@@ -84,6 +85,7 @@ class DeviceLoader:
         for batch in range(start, self.num_batches):
             if turn != self._turn:
                 raise was_closed() if self._is_closed else was_given_up()
+            self.position = batch + 1
             if self.training:
                 yield self.draw()
                 continue
@@ -102,6 +104,7 @@ class DeviceLoader:
         self._key.fill_(epoch_key(self.seed, epoch, AUGMENT))
         self._epoch.fill_(epoch)
         self._cursor.fill_(start * self.batch_size)
+        self.position = start
 
     def draw(self) -> Batch:
         """The next training batch. No host sync; after `begin`, at most `num_batches` times (then the last picture

@@ -47,6 +47,9 @@ class Loader(Protocol):
     gives one fewer, so processes must meet after the epoch, not after every batch."""
     num_pictures: int
     """Pictures in an epoch, over all processes."""
+    position: int
+    """Number, within its epoch, of the batch that comes next: where `start` would go on. A training batch of which no
+    picture can be decoded is passed over, so this is not a count of what came."""
     bad_samples: list[BadSample]
     """What was left out so far."""
 

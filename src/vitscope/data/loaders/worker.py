@@ -84,6 +84,7 @@ class WorkerLoader:
         self._finish, self._mix, self._on_bad = finish, mix if training else None, on_bad
         self._known_bad: set[int] = set()
         self._seen = torch.zeros(len(rows), dtype=torch.bool)
+        self.position = 0
         self._turn = 0
         workers = default_workers(shard, device) if workers is None else workers
         source.prepare_random_access(keep=cache)
@@ -100,6 +101,7 @@ class WorkerLoader:
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """The batches of one epoch from number `start` on. Ends whatever epoch was being read before."""
         self._turn += 1
+        self.position = start
         return self._batches(epoch, start, self._turn)
 
     def close(self) -> None:
@@ -131,6 +133,7 @@ class WorkerLoader:
                 under_way, has_recovered = False, True
                 continue
             number += 1
+            self.position = number
             self._seen[plan.rows[plan.places[number - 1]]] = True
             self._record(pixels.bad)
             if len(pixels.kept):

@@ -25,7 +25,7 @@ class LoopConfig:
     eval_every: int = 1
     """Epochs between two evaluations; the last epoch always has one."""
     log_every: int = 10
-    """Steps between two looks of the host at a GPU's figures. Every step is logged; the CPU's are looked at each step."""
+    """Steps between two looks of the host at a GPU's figures. Every step is logged; on the CPU each is looked at."""
     ema_decay: float | None = None
     """Keep a running mean of the weights, and evaluate and save that. 0.999 for thousands of steps, 0.99 for fewer."""
     ema_warmup: bool = True

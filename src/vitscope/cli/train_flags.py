@@ -1,0 +1,237 @@
+"""From what was typed after `vitscope train` to a command and the settings of a run.
+
+Everyday flags (`--epochs`) and settings (`--loop.epochs`) are read apart: which settings there are depends on the
+model, and that on the everyday flags.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from vitscope.cli.train_start import from_source, given_settings, pick_model
+from vitscope.core.config import config, field_names, require, updated
+from vitscope.core.errors import ConfigError, UsageError
+from vitscope.core.flags import flag_names, parse_flags, refuse_unknown_flags
+from vitscope.core.suggest import nearest
+from vitscope.data.config import augmentation
+from vitscope.models.variants import is_classifier
+from vitscope.recipes import RECIPES
+from vitscope.train.config import TrainConfig
+from vitscope.train.config.read import side_of
+
+PROG = "vitscope train"
+ABOUT_SETTINGS = (
+    """Every setting of a run, with the values it would have. `vitscope train --help` shows the everyday flags."""
+)
+YAML_ENDS = (".yaml", ".yml")
+
+# Everyday flag -> the setting it stands for.
+ALIASES = {
+    "data": ("data", "name"),
+    "epochs": ("loop", "epochs"),
+    "batch_size": ("data", "batch_size"),
+    "lr": ("optim", "lr"),
+    "seed": ("loop", "seed"),
+    "device": ("loop", "device"),
+    "init_from": ("checkpoint", "init_from"),
+    "teacher": ("loss", "teacher"),
+    "deterministic": ("precision", "deterministic"),
+}
+# Settings that decide over others, and so are read with the everyday flags.
+EARLY = {"--from": "--init-from", "--checkpoint.init-from": "--init-from", "--model.name": "--model"}
+# Other people's words.
+SYNONYMS = {
+    "dataset": "data",
+    "learning-rate": "lr",
+    "batch": "batch-size",
+    "bs": "batch-size",
+    "output": "out",
+    "output-dir": "out",
+    "pretrained": "from",
+    "init": "from",
+    "arch": "model",
+    "continue": "resume",
+    "recipes": "list",
+}
+
+
+@config
+class TrainCommand:
+    """Train a classifier: by a recipe, a YAML file, or from --data and --model alone.
+
+    Every setting of a run is a flag, `--section.key value`, in the sections model, data, augment, optim, schedule,
+    loss, precision, loop and checkpoint; `vitscope train digits_vit --help` shows them all, with that recipe's values.
+    Flags win over the recipe or file. `vitscope train runs/NAME/config.yaml` repeats a run.
+    """
+
+    recipe: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[RECIPE_OR_YAML]")] = None
+    """A recipe (see --list), or a YAML file with settings."""
+    data: str | None = None
+    """What to train on: a built-in set, a folder or file, or a name under $VITSCOPE_DATA or data/."""
+    model: str | None = None
+    """A model of `vitscope models`; nothing of the recipe's model is kept."""
+    augment: Literal["none", "basic", "medium", "strong"] | None = None
+    """How strongly pictures are varied."""
+    epochs: int | None = None
+    """Times through the training pictures."""
+    batch_size: int | None = None
+    """Pictures per step."""
+    lr: float | None = None
+    """Learning rate at the top of the schedule."""
+    seed: int | None = None
+    """Of initial weights, order, augmentation and dropout."""
+    device: str | None = None
+    """auto, cpu, cuda, cuda:N or mps."""
+    init_from: Annotated[str | None, tyro.conf.arg(aliases=("--from",))] = None
+    """A run or model folder whose model, weights and preprocessing training begins with."""
+    teacher: str | None = None
+    """A run or model folder to learn from beside the labels."""
+    deterministic: bool = False
+    """Only algorithms that give the same bits every time. Slower on a GPU."""
+    out: str | None = None
+    """The run folder; by default a new one under runs/."""
+    resume: bool = False
+    """Continue the newest good checkpoint of --out; the recipe may be left out."""
+    resume_from: str | None = None
+    """Continue exactly this checkpoint: a name such as step-000123, last or best in --out, or a path."""
+    overwrite: bool = False
+    """Replace the run that is in --out."""
+    print_config: bool = False
+    """Print all settings as YAML (or JSON) and leave."""
+    list: bool = False
+    """Show the recipes and leave."""
+    json: bool = False
+    """Print the result as JSON."""
+
+    def __post_init__(self) -> None:
+        resumed = self.resume or self.resume_from is not None
+        flag = "resume" if self.resume else "resume_from"
+        require(not (resumed and self.overwrite), flag, "no --overwrite beside it", "both", fix="leave one of them out")
+        both = self.resume and self.resume_from is not None
+        require(not both, "resume", "no --resume-from beside it", "both", fix="leave one of them out")
+        placed = not resumed or self.out is not None
+        require(placed, flag, "the run's folder as --out", "no --out", fix="add --out runs/NAME")
+
+    @property
+    def resumes(self) -> bool:
+        return self.resume or self.resume_from is not None
+
+
+def read_command(args: Sequence[str]) -> tuple[TrainCommand, list[str]]:
+    """The everyday part of a command line, and the words of its settings. Prints help and leaves on `--help`."""
+    args, recipe = _without_recipe(_early(args))
+    everyday, settings = _sorted_out(args)
+    if {"-h", "--help"} & {*everyday}:
+        if recipe is None and len(args) == 1:
+            parse_flags(TrainCommand(), ["--help"], prog=PROG)
+        everyday = [arg for arg in everyday if arg not in ("-h", "--help")]
+        settings = [*settings, "--help"]
+    _refuse_unknown(everyday)
+    return parse_flags(TrainCommand(), [*([recipe] if recipe else []), *everyday], prog=PROG), settings
+
+
+def resolve(command: TrainCommand, settings: Sequence[str], start: TrainConfig) -> TrainConfig:
+    """`start` (a recipe, a file or the defaults) with everything changed that was typed."""
+    parts: dict[str, Any] = {name: getattr(start, name) for name in field_names(TrainConfig)}
+    try:
+        if command.init_from is not None:
+            parts = from_source(command.init_from, parts)
+        if command.model is not None:
+            parts["model"] = pick_model(command.model)
+        for section, changes in given_settings(command, ALIASES).items():
+            parts[section] = updated(parts[section], **changes)
+        read = _read_settings(parts, settings)
+        if command.augment is not None:
+            # Which of a strength's two forms depends on the model's size, which settings may have changed.
+            parts["augment"] = augmentation(command.augment, side_of(read["model"]))
+            read = _read_settings(parts, settings)
+        if not is_classifier(read["model"]):
+            raise UsageError(
+                f"{read['model'].name} is no classifier, and nothing else is trained here",
+                where=f"{PROG}: model",
+                fix="`vitscope models` lists others",
+            )
+        return TrainConfig(**read)
+    except ConfigError as error:
+        error.where = error.where or PROG
+        error.fix = error.fix or f"`{PROG} --help` shows all flags"
+        raise
+
+
+def _read_settings(parts: dict[str, Any], args: Sequence[str]) -> dict[str, Any]:
+    """Sections with the fields changed that `--section.key value` names. What holds between sections is not asked."""
+    types = {name: type(part) for name, part in parts.items()}
+    cls = type("Settings", (), {"__doc__": ABOUT_SETTINGS, "__annotations__": types, **parts})
+    cls.__module__ = __name__
+    read = parse_flags(config(cls)(), args, prog=PROG)
+    return {field.name: getattr(read, field.name) for field in fields(read)}  # pyright: ignore[reportArgumentType]
+
+
+def _early(args: Sequence[str]) -> list[str]:
+    """Flags under the names they are read by. `--checkpoint.init-from None` stays: it takes a file's away."""
+    words: list[str] = []
+    for word, after in itertools.pairwise([*args, ""]):
+        name, equals, value = word.partition("=")
+        early = EARLY.get(name.replace("_", "-"))
+        words.append(word if early is None or (value if equals else after) == "None" else f"{early}{equals}{value}")
+    return words
+
+
+def _without_recipe(args: Sequence[str]) -> tuple[list[str], str | None]:
+    """RECIPE_OR_YAML stands first, or anywhere it is no flag's value; taken out, no flag can swallow it."""
+    for place, arg in enumerate(args):
+        before = args[place - 1] if place else ""
+        is_value = before.startswith("--") and "=" not in before and not _is_switch(before)
+        named = arg in RECIPES or arg.endswith(YAML_ENDS)
+        if not arg.startswith("-") and not is_value and (place == 0 or named):
+            return [*args[:place], *args[place + 1 :]], arg
+    return list(args), None
+
+
+def _is_switch(flag: str) -> bool:
+    """Of the everyday flags, and of the settings where the defaults tell."""
+    *sections, leaf = flag.removeprefix("--").replace("-", "_").split(".")
+    held: Any = TrainConfig() if sections else TrainCommand()
+    for section in sections:
+        held = getattr(held, section, None)
+    return any(isinstance(getattr(held, name, None), bool) for name in (leaf, leaf.removeprefix("no_")))
+
+
+def _sorted_out(args: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Everyday flags with their values, and settings (`--section.key`) with theirs."""
+    everyday: list[str] = []
+    settings: list[str] = []
+    goes_to = everyday
+    for arg in args:
+        if re.match(r"--[A-Za-z]|-h$", arg):
+            goes_to = settings if "." in arg.partition("=")[0] else everyday
+        goes_to.append(arg)
+    return everyday, settings
+
+
+def _refuse_unknown(args: Sequence[str]) -> None:
+    """A mistyped everyday flag gets the nearest one, or the setting it may have meant."""
+    known = [*flag_names(TrainCommand()), "from"]
+    for arg in args:
+        flag = arg[2:].partition("=")[0].replace("_", "-")
+        if not re.match(r"--[A-Za-z]", arg) or flag in known:
+            continue
+        near = [SYNONYMS[flag]] if flag in SYNONYMS else nearest(flag, known, limit=1, likeness=0.8)
+        if near:
+            raise UsageError(f"unknown flag '--{flag}'", where=PROG, fix=f"did you mean '--{near[0]}'?")
+        refuse_unknown_flags(TrainConfig(), [arg], prog=PROG)
+
+
+def is_yaml(word: str) -> bool:
+    return word.endswith(YAML_ENDS) or Path(word).is_file()
+
+
+def names_data(command: TrainCommand, settings: Sequence[str]) -> bool:
+    return command.data is not None or any(re.match(r"--data\.name(=|$)", arg) for arg in settings)

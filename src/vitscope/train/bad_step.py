@@ -1,0 +1,131 @@
+"""A step that was not finite, kept so that it can be taken again and looked into.
+
+diagnostics/bad-step-000123/
+    step.json           where it was (seed, epoch, batch), and what came out
+    model.safetensors   the weights it was computed with: a bad step changes none
+
+The batch is not stored: it is a function of (seed, epoch, batch) and is made again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save
+from torch import Tensor, nn
+
+from vitscope.core import strict_json
+from vitscope.core.errors import VitscopeError
+from vitscope.core.files import write_atomically, write_json
+from vitscope.train.precision import autocast
+from vitscope.train.state import TrainState
+from vitscope.train.step import Objective
+
+MOST_RECORDS = 5
+"""A run that skips a step now and then must not fill the disk."""
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What taking a bad step again shows."""
+
+    loss: float
+    grad_norm: float
+    first_bad_module: str | None
+    """The first module, in the order of the forward pass, whose output is not finite."""
+    bad_gradients: list[str]
+    """Parameters whose gradient is not finite."""
+    recorded: dict[str, Any]
+    """What was written down when it happened."""
+
+    @property
+    def is_bad(self) -> bool:
+        return self.first_bad_module is not None or bool(self.bad_gradients) or not torch.tensor(self.loss).isfinite()
+
+
+def record_bad_step(
+    folder: Path, state: TrainState, row: dict[str, Any], *, seed: int, epoch: int, batch: int
+) -> Path | None:
+    """Write it down; None when there are enough already."""
+    folder.mkdir(parents=True, exist_ok=True)
+    place = folder / f"bad-step-{row['step']:06d}"
+    if place.exists() or len(list(folder.glob("bad-step-*"))) >= MOST_RECORDS:
+        return place if place.exists() else None
+    place.mkdir()
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in state.model.state_dict().items()}
+    are_finite = all(bool(tensor.isfinite().all()) for tensor in tensors.values() if tensor.is_floating_point())
+    if are_finite:
+        write_atomically(place / "model.safetensors", save(tensors))
+    write_json(
+        place / "step.json",
+        {
+            "seed": seed,
+            "epoch": epoch,
+            "batch": batch,
+            "micro_batch": state.micro_batch,
+            "weights_are_finite": are_finite,
+            **row,
+        },
+    )
+    return place
+
+
+def read_bad_step(place: str | Path) -> dict[str, Any]:
+    path = Path(place) / "step.json"
+    try:
+        return strict_json.decode(json.loads(path.read_text()))
+    except (OSError, ValueError) as error:
+        raise VitscopeError(
+            f"'{place}' is not the record of a bad step: {error}", fix="give a diagnostics/bad-step-* folder of a run"
+        ) from None
+
+
+def take_again(
+    place: str | Path,
+    state: TrainState,
+    images: Tensor,
+    labels: Tensor,
+    objective: Objective,
+    seed_step: Callable[[int, int], None],
+) -> Replay:
+    """Forward and backward once more, with the recorded weights, dropout included; nothing is updated."""
+    recorded = read_bad_step(place)
+    weights = Path(place) / "model.safetensors"
+    if not weights.exists():
+        raise VitscopeError("the weights themselves were not finite, and so were not kept", where=str(place))
+    state.model.load_state_dict(load_file(weights))
+    found: list[str] = []
+    handles = [
+        module.register_forward_hook(_noting(name or "the model", found))
+        for name, module in state.model.named_modules()
+    ]
+    total = images.new_zeros(())
+    micro_batch = recorded["micro_batch"] or len(images)
+    try:
+        seed_step(recorded["epoch"], recorded["batch"])
+        for x, y in zip(images.split(micro_batch), labels.split(micro_batch), strict=True):
+            with autocast(state.device, state.dtype):
+                part, _ = objective(x, y)
+            (part * (len(x) / len(images))).backward()
+            total += part.detach() * (len(x) / len(images))
+    finally:
+        for handle in handles:
+            handle.remove()
+    grads = {name: value.grad for name, value in state.model.named_parameters() if value.grad is not None}
+    bad = [name for name, grad in grads.items() if not bool(grad.isfinite().all())]
+    norm = float(torch.nn.utils.get_total_norm(list(grads.values())))
+    state.optimizer.zero_grad()
+    return Replay(float(total), norm, found[0] if found else None, bad, recorded)
+
+
+def _noting(name: str, found: list[str]) -> Callable[[nn.Module, Any, Any], None]:
+    def note(module: nn.Module, inputs: Any, output: Any) -> None:
+        if isinstance(output, Tensor) and not bool(output.isfinite().all()):
+            found.append(name)
+
+    return note

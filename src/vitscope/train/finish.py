@@ -1,0 +1,116 @@
+"""The end of a run: the best model meets the test pictures once, and what happened becomes pictures and a page."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vitscope.core.environment import describe_versions
+from vitscope.core.files import write_atomically
+from vitscope.train.card import model_card
+from vitscope.train.evaluate import Evaluation, evaluate
+from vitscope.train.loop import Work, say
+from vitscope.train.plots.confusion import draw_confusion
+from vitscope.train.plots.curves import draw_curves
+from vitscope.train.plots.first_batches import draw_first_batches
+from vitscope.train.plots.grad_norms import draw_grad_norms
+from vitscope.train.plots.lr import draw_lr
+from vitscope.train.plots.worst import draw_worst
+from vitscope.train.setup import Bench
+from vitscope.weights.folder import load_model
+
+FIRST_BATCHES = 2
+
+log = logging.getLogger("vitscope")
+
+
+def finish(work: Work, bench: Bench, *, command: str) -> None:
+    """Test, pictures, model card. What the test found is written once, also when this is done twice."""
+    rows = work.run.metrics.read()
+    done = [row for row in rows if "test/accuracy" in row]
+    found = _test(work, bench)
+    test: dict[str, Any] = done[-1] if done else {}
+    if found is not None and not done:
+        test = {
+            "step": work.step,
+            "epoch": work.course.epoch,
+            "test/loss": found.loss,
+            "test/accuracy": found.accuracy,
+            "test/count": found.count,
+        }
+        work.run.metrics.append(test)
+        work.observers.epoch(test)
+    draw(work, bench, found)
+    best = next((row for row in rows if row["step"] == work.course.best_step and work.config.loop.monitor in row), {})
+    card = model_card(
+        config=work.config,
+        dataset_line=repr(bench.dataset).removeprefix("Dataset(").removesuffix(")"),
+        classes=list(bench.dataset.class_names),
+        params=sum(parameter.numel() for parameter in work.state.model.parameters()),
+        best={**best, "val/count": len(bench.dataset.splits["val"])},
+        test=test or None,
+        command=command,
+        versions=describe_versions(),
+    )
+    write_atomically(work.run.model / "README.md", card.encode())
+
+
+def _test(work: Work, bench: Bench) -> Evaluation | None:
+    """With the model as it was saved: what is tested is what will be used."""
+    if not len(bench.dataset.splits["test"]):
+        say(work, "there are no test pictures: accuracy is known on the validation pictures only")
+        return None
+    model = load_model(work.run.model).to(bench.device)
+    loader = bench.loader("test", training=False, say=lambda text: say(work, text), run=work.run)
+    try:
+        return evaluate(
+            model,
+            loader,
+            num_classes=bench.dataset.num_classes,
+            dtype=work.state.dtype,
+            batch=work.config.loop.eval_batch,
+            say=lambda text: say(work, text),
+        )
+    finally:
+        loader.close()
+
+
+def draw(work: Work, bench: Bench, found: Evaluation | None) -> None:
+    """All pictures that can be drawn now. One that fails is named in the log and costs only itself."""
+    folder, rows, names = work.run.plots, work.run.metrics.read(), bench.dataset.class_names
+    _draw(folder, "curves", lambda path: draw_curves(rows, path))
+    _draw(folder, "lr", lambda path: draw_lr(rows, path))
+    _draw(folder, "grad_norms", lambda path: draw_grad_norms(rows, path))
+    if found is None:
+        return
+    _draw(folder, "confusion_matrix", lambda path: draw_confusion(found.confusion, names, path))
+    if found.worst:
+        source = bench.dataset.source
+        pictures = [np.asarray(source.picture(wrong.index).convert("RGB")) for wrong in found.worst]
+        captions = [
+            f"{names[wrong.label]}, said {names[wrong.predicted]} ({wrong.confidence:.0%})" for wrong in found.worst
+        ]
+        _draw(folder, "worst_predictions", lambda path: draw_worst(pictures, captions, path))
+
+
+def draw_first(work: Work, bench: Bench) -> None:
+    """The first batches as the model sees them: drawn before training, when a mistake can still be seen in time."""
+    batches = []
+    for batch in work.launcher.loader.epoch(0):
+        batches.append((batch.images.cpu(), batch.labels.cpu()))
+        if len(batches) == FIRST_BATCHES:
+            break
+    names = bench.dataset.class_names
+    _draw(work.run.plots, "first_batches", lambda path: draw_first_batches(batches, bench.preprocess, names, path))
+
+
+def _draw(folder: Path, name: str, call: Callable[[Path], object]) -> None:
+    try:
+        folder.mkdir(exist_ok=True)
+        call(folder / f"{name}.png")
+    except Exception:  # a picture is never worth a run
+        log.warning("plots/%s.png could not be drawn", name, exc_info=True)

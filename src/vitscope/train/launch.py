@@ -1,0 +1,191 @@
+"""How steps are launched: kernel by kernel, through `torch.compile`, or as one CUDA graph of a whole step.
+
+Whatever fails before the update (no memory, no compiler) leaves everything as it was, so the step is tried again: with
+half the pictures at once, or launched plainly.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from vitscope.core.errors import VitscopeError
+from vitscope.core.seed import derive_seed
+from vitscope.data.loaders.device import DeviceLoader
+from vitscope.data.loaders.loader import Loader
+from vitscope.train.memory import is_out_of_memory
+from vitscope.train.state import TrainState
+from vitscope.train.step import AfterStep, Objective, train_step
+
+WARM_UPS = 3  # as torch's own graphs: libraries choose their kernels and workspaces in the first calls
+
+
+def choose_launch(wish: str, device: torch.device) -> str:
+    """`auto` decided; what a device cannot do is left out."""
+    if wish == "auto":
+        return "graph" if device.type == "cuda" else "eager"
+    if device.type != "cuda":
+        return {"graph": "eager", "compiled_graph": "compiled"}.get(wish, wish)
+    return wish
+
+
+class Launcher:
+    """Takes the steps of an epoch, one by one."""
+
+    def __init__(
+        self,
+        state: TrainState,
+        loader: Loader,
+        objective: Objective,
+        *,
+        launch: str,
+        batch_size: int,
+        seed: int,
+        after: Sequence[AfterStep] = (),
+        say: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self.state, self.loader, self.after = state, loader, after
+        self.batch_size, self.seed, self.say = batch_size, seed, say
+        self.launch = launch
+        self._plain = objective
+        self._objective: Objective = torch.compile(objective) if launch.startswith("compiled") else objective
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._inputs: tuple[Tensor, Tensor] | None = None
+        """Where a captured step reads its batch, if it does not draw it itself."""
+
+    def epoch(self, epoch: int, start: int) -> Iterator[int]:
+        """Take an epoch's steps from batch `start` on. After each, the number of the batch that comes next."""
+        if self.launch.endswith("graph") and isinstance(self.loader, DeviceLoader):
+            self._capture_drawing(self.loader, epoch, start)
+            if self._graph is not None:
+                yield from self._replay(self._graph, self.loader, epoch, start)
+                return
+        for images, labels, _ in self.loader.epoch(epoch, start):
+            address = epoch, self.loader.position - 1
+            if self.launch.endswith("graph") and len(images) == self.batch_size:
+                self._attempt(lambda i=images, y=labels, a=address: self._step_in_graph(i, y, a))
+            else:
+                self._attempt(lambda i=images, y=labels, a=address: self._step(i, y, a))
+            yield self.loader.position
+
+    def _step(self, images: Tensor, labels: Tensor, address: tuple[int, int]) -> None:
+        self.seed_step(*address)
+        train_step(self.state, images, labels, objective=self._objective, after=self.after)
+
+    def seed_step(self, epoch: int, batch: int) -> None:
+        """Dropout and drop path are functions of (seed, epoch, batch) too: nothing of any generator has to be saved.
+        A captured graph reads its generator's seed anew at every replay."""
+        torch.manual_seed(derive_seed(self.seed, "step", epoch, batch))
+
+    # --- CUDA graphs --------------------------------------------------------------------------------------------
+
+    def _capture_drawing(self, loader: DeviceLoader, epoch: int, start: int) -> None:
+        """Capture augmentation and step together: then an epoch needs nothing of Python but the replays."""
+
+        def draw_and_step() -> None:
+            images, labels, _ = loader.draw()
+            train_step(self.state, images, labels, objective=self._objective, after=self.after)
+
+        def begin_and_capture() -> None:
+            if self._graph is None and self.launch.endswith("graph"):
+                loader.begin(epoch, start)
+                self._graph = self._captured(draw_and_step)
+
+        self._attempt(begin_and_capture)
+
+    def _replay(self, graph: torch.cuda.CUDAGraph, loader: DeviceLoader, epoch: int, start: int) -> Iterator[int]:
+        loader.begin(epoch, start)
+        for batch in range(start, loader.num_batches):
+            self.seed_step(epoch, batch)
+            graph.replay()
+            yield batch + 1
+
+    def _step_in_graph(self, images: Tensor, labels: Tensor, address: tuple[int, int]) -> None:
+        """The batch was made outside: copy it to where the captured step reads."""
+        if not self.launch.endswith("graph"):
+            return self._step(images, labels, address)
+        if self._graph is None or self._inputs is None:
+            self._inputs = images.clone(), labels.clone()
+            inputs = self._inputs
+            self._graph = self._captured(
+                lambda: train_step(self.state, *inputs, objective=self._objective, after=self.after)
+            )
+        for held, given in zip(self._inputs, (images, labels), strict=True):
+            held.copy_(given)
+        self.seed_step(*address)
+        return self._graph.replay()
+
+    def _captured(self, work: Callable[[], None]) -> torch.cuda.CUDAGraph:
+        """`work` as a graph. It is warmed up with held steps, which change nothing."""
+        state = self.state
+        state.hold.fill_(1.0)
+        try:
+            side = torch.cuda.Stream()
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                for _ in range(WARM_UPS):
+                    work()
+            torch.cuda.current_stream().wait_stream(side)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                work()
+        finally:
+            state.hold.fill_(0.0)
+            state.ledger.clear()
+            state.is_updating = False  # a held step that failed half-way has changed nothing
+        self.say(f"a step is one CUDA graph{' of compiled kernels' if self.launch == 'compiled_graph' else ''}")
+        return graph
+
+    # --- what may fail ------------------------------------------------------------------------------------------
+
+    def _attempt(self, work: Callable[[], None]) -> None:
+        """Do it, if need be with fewer pictures at once or launched more plainly."""
+        while True:
+            try:
+                return work()
+            except Exception as error:
+                if self.state.is_updating or not self._can_help(error):
+                    raise
+                remedy, reason = is_out_of_memory(error), f"{type(error).__name__}: {str(error).splitlines()[:1]}"
+            # Only here are the frames gone that held the failed step's memory.
+            self._forget()
+            if remedy:
+                self._halve()
+            else:
+                self._launch_plainly(reason)
+
+    def _can_help(self, error: Exception) -> bool:
+        return is_out_of_memory(error) or (self.launch != "eager" and not isinstance(error, VitscopeError))
+
+    def _forget(self) -> None:
+        self.state.optimizer.zero_grad()
+        self.state.restore_buffers()
+        self._graph = self._inputs = None
+        gc.collect()
+        if self.state.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    def _halve(self) -> None:
+        old = self.state.micro_batch or self.batch_size
+        if old <= 1:
+            raise VitscopeError(
+                "out of memory with one picture at a time",
+                where=f"a training step on {self.state.device}",
+                fix="--precision.grad-checkpointing, --precision.dtype bf16, or a smaller model or img_size",
+            )
+        new = (old + 1) // 2
+        self.state.micro_batch = new
+        self.say(
+            f"out of memory with {old} pictures at once: going on with micro_batch {new}, "
+            f"{-(-self.batch_size // new)} parts; the batch stays {self.batch_size}"
+        )
+
+    def _launch_plainly(self, reason: str) -> None:
+        was = self.launch
+        self.launch = "compiled" if was == "compiled_graph" else "eager"
+        if self.launch == "eager":
+            self._objective = self._plain
+        self.say(f"launch '{was}' does not work here ({reason}): going on with '{self.launch}'")

@@ -1,0 +1,280 @@
+"""The training loop, top to bottom: steps, evaluation, checkpoint, next epoch; and what is done when it goes wrong.
+
+A step here is one optimiser update. Steps are counted over the whole run; checkpoint `step-000123` holds everything as
+it was after step 123.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from vitscope.core.errors import DivergedError, VitscopeError
+from vitscope.core.run_folder import RunFolder
+from vitscope.train.bad_step import record_bad_step
+from vitscope.train.checkpoint import Checkpoint, CheckpointError, Checkpoints, NotFiniteError
+from vitscope.train.config import TrainConfig
+from vitscope.train.course import Course
+from vitscope.train.evaluate import Evaluation
+from vitscope.train.launch import Launcher
+from vitscope.train.observer import Observer
+from vitscope.train.schedule import Plateau
+from vitscope.train.signals import StopFlag
+from vitscope.train.state import TrainState
+from vitscope.train.step import AfterStep
+from vitscope.train.watch import Watch, WentWrongError
+
+MOST_FAILED_SAVES = 3
+STATUS_SECONDS = 5.0
+
+log = logging.getLogger("vitscope")
+
+
+@dataclass
+class Work:
+    """All that takes part in a run; `train.setup` puts it together."""
+
+    config: TrainConfig
+    run: RunFolder
+    state: TrainState
+    course: Course
+    launcher: Launcher
+    checkpoints: Checkpoints
+    plateau: Plateau
+    watch: Watch
+    observers: Observer
+    stop: StopFlag
+    evaluate: Callable[[], Evaluation | None]
+    """On the validation part; None when stopped in the middle."""
+    save_model: Callable[[], None]
+    """Write the weights as they would be used into the run's model folder."""
+    after: Sequence[AfterStep] = ()
+    steps_per_epoch: int = 1
+    split_hash: str = ""
+    steps_unread: list[int] = field(default_factory=list)
+    """Batch numbers of the steps whose rows are still on the device."""
+    clock: float = 0.0
+    """When the steps not yet read began."""
+    failed_saves: int = 0
+    """In a row."""
+    status_written: float = 0.0
+
+    @property
+    def step(self) -> int:
+        """Steps taken so far."""
+        return self.course.epoch * self.steps_per_epoch + self.course.batch
+
+
+def train(work: Work) -> None:
+    """Train to the end, or until asked to stop (then everything is saved, and `course.is_over` is False)."""
+    config, course = work.config, work.course
+    while not course.is_over:
+        try:
+            # --- the steps of an epoch ---------------------------------------------------------------------------
+            work.clock = time.perf_counter()
+            for batch in work.launcher.epoch(course.epoch, course.batch):
+                note_step(work, batch)
+                if work.stop or _is_due(look_every(work), work.step):
+                    look(work)
+                if work.stop or _is_due(config.checkpoint.every_steps, work.step):
+                    save(work)
+                if work.stop:
+                    return
+            look(work)
+
+            # --- evaluation --------------------------------------------------------------------------------------
+            is_last, is_best = course.epoch + 1 >= config.loop.epochs, False
+            row: dict[str, Any] = {"step": work.step, "epoch": course.epoch + 1, **course.epoch_means()}
+            if is_last or _is_due(config.loop.eval_every, course.epoch + 1):
+                found = work.evaluate()
+                if found is None:  # asked to stop
+                    save(work)
+                    return
+                row |= {"val/loss": found.loss, "val/accuracy": found.accuracy}
+                is_best = judge(work, row)
+            record(work, row)
+
+            # --- the next epoch ----------------------------------------------------------------------------------
+            course.next_epoch()
+            course.is_over = is_last or has_waited_enough(work)
+            if is_best:
+                work.save_model()
+            if is_best or course.is_over or _is_due(config.checkpoint.every_epochs, course.epoch):
+                save(work, best=is_best)
+        except (WentWrongError, NotFiniteError) as trouble:
+            go_back(work, trouble)
+
+
+def note_step(work: Work, batch: int) -> None:
+    """A step was launched; `batch` is the number of the batch that comes next."""
+    work.course.batch = batch
+    work.course.pictures += work.config.data.batch_size
+    work.steps_unread.append(batch)
+
+
+def look(work: Work) -> None:
+    """Read what the steps since the last look left on the device: log it, and see whether training goes wrong."""
+    course, first = work.course, work.course.epoch * work.steps_per_epoch
+    rows = work.state.ledger.read()
+    batches, work.steps_unread = work.steps_unread, []
+    now = time.perf_counter()
+    course.train_seconds, work.clock = course.train_seconds + now - work.clock, now
+    told = [{"step": first + batch, "epoch": course.epoch + 1, **row} for batch, row in zip(batches, rows, strict=True)]
+    for row in told:
+        work.run.metrics.append(row)
+        course.count(row)
+    work.observers.steps(told)
+    _write_status(work)
+    for row, batch in zip(told, batches, strict=True):
+        if work.watch.see(row):
+            _record_bad_step(work, row, batch - 1)
+
+
+def look_every(work: Work) -> int:
+    """On the CPU a look costs nothing; a GPU would have to wait for each."""
+    return 1 if work.state.device.type == "cpu" else work.config.loop.log_every
+
+
+def judge(work: Work, row: dict[str, Any]) -> bool:
+    """Draw the consequences of an evaluation: best or not, and a lower learning rate on a plateau."""
+    config, course = work.config, work.course
+    if config.schedule.name == "plateau" and work.plateau.update(_metric(row, config.schedule.plateau_metric)):
+        work.state.lr_factor.mul_(config.schedule.plateau_factor)
+        say(work, f"plateau: lr is multiplied by {config.schedule.plateau_factor:g} after epoch {course.epoch + 1}")
+    return course.judge(
+        _metric(row, config.loop.monitor),
+        step=work.step,
+        larger_is_better=config.loop.larger_is_better,
+        min_delta=config.loop.min_delta,
+    )
+
+
+def record(work: Work, row: dict[str, Any]) -> None:
+    """An epoch's row goes to the metrics and to whoever watches."""
+    work.run.metrics.append(row)
+    work.observers.epoch(row)
+    _write_status(work, now=True)
+
+
+def save(work: Work, *, best: bool = False) -> None:
+    """A checkpoint of everything, now. Where the disk does not take it, training goes on with the last good one, until
+    three in a row have failed."""
+    course = work.course
+    if work.steps_unread:
+        look(work)
+    try:
+        made = work.checkpoints.save(
+            work.step,
+            work.state.model.state_dict(),
+            {
+                "state": work.state.state_dict(),
+                "course": course.to_dict(),
+                "plateau": work.plateau.state_dict(),
+                "hooks": {hook.name: hook.state_dict() for hook in _hooks_with_state(work)},
+            },
+            {"epoch": course.epoch, "batch": course.batch, "split_hash": work.split_hash},
+        )
+    except CheckpointError as error:
+        work.failed_saves += 1
+        say(work, f"warning: checkpoint of step {work.step} not saved ({error.what}); going on")
+        if work.failed_saves >= MOST_FAILED_SAVES:
+            raise VitscopeError(
+                f"{MOST_FAILED_SAVES} checkpoints in a row could not be saved: {error.what}",
+                where=str(work.run.checkpoints),
+                fix="make room on the disk, then continue with --resume",
+            ) from error
+        return
+    work.failed_saves = 0
+    if best:
+        work.checkpoints.mark_best(made.step)
+    work.clock = time.perf_counter()  # a save is not training
+
+
+def restore(work: Work, checkpoint: Checkpoint) -> None:
+    """Everything as it was when the checkpoint was made, in the memory it has now."""
+    trainer = checkpoint.trainer()
+    with torch.no_grad():
+        work.state.model.load_state_dict(checkpoint.model())
+        work.state.load_state_dict(trainer["state"])
+        for hook in _hooks_with_state(work):
+            hook.load_state_dict(trainer["hooks"][hook.name])
+    work.course.load(trainer["course"])
+    work.plateau.load_state_dict(trainer["plateau"])
+    work.state.ledger.clear()
+    work.steps_unread = []
+
+
+def go_back(work: Work, trouble: Exception) -> None:
+    """Back to the last good checkpoint with half the learning rate; the second time, give up."""
+    course, went_back = work.course, work.course.went_back
+    checkpoint = work.checkpoints.newest()
+    lr = float(work.state.lr_table.max() * work.state.lr_factor)
+    if went_back or checkpoint is None:
+        raise DivergedError(
+            f"training diverged with a learning rate of {lr:g}{', for the second time' * bool(went_back)}: {trouble}",
+            where=_evidence(work),
+            fix=f"lower --optim.lr (it is {work.config.optim.lr:g}), e.g. to {work.config.optim.lr / 10:g}, "
+            "lengthen the warm-up, or clip lower",
+        ) from None
+    restore(work, checkpoint)
+    course.went_back = went_back + 1
+    course.bad_in_a_row = course.high_in_a_row = 0
+    work.state.lr_factor.mul_(0.5)
+    say(work, f"{trouble}: back to step {work.step}, with half the learning rate ({lr / 2:g} at most)")
+
+
+def say(work: Work, text: str) -> None:
+    log.info(text)
+    work.observers.say(text)
+
+
+def _metric(row: dict[str, Any], name: str) -> float:
+    if name not in row:
+        known = ", ".join(key for key in row if "/" in key)
+        raise VitscopeError(f"there is no metric '{name}'", where="loop.monitor or schedule.plateau_metric", fix=known)
+    return row[name]
+
+
+def _is_due(every: int | None, count: int) -> bool:
+    return every is not None and count % every == 0
+
+
+def has_waited_enough(work: Work) -> bool:
+    patience = work.config.loop.patience
+    if patience is None or work.course.waited < patience:
+        return False
+    say(work, f"ending early: no better {work.config.loop.monitor} in {work.course.waited} evaluations")
+    return True
+
+
+def _hooks_with_state(work: Work) -> list[Any]:
+    return [hook for hook in work.after if hasattr(hook, "state_dict")]
+
+
+def _record_bad_step(work: Work, row: dict[str, Any], batch: int) -> None:
+    place = record_bad_step(
+        work.run.diagnostics, work.state, row, seed=work.config.loop.seed, epoch=work.course.epoch, batch=batch
+    )
+    kept = f"; kept in {place}" if place is not None else ""
+    say(work, f"step {row['step']} skipped: loss {row['train/loss']:g}, gradient norm {row['train/grad_norm']:g}{kept}")
+
+
+def _evidence(work: Work) -> str:
+    records = sorted(work.run.diagnostics.glob("bad-step-*"))
+    return str(records[-1]) if records else str(work.run.metrics_path)
+
+
+def _write_status(work: Work, *, now: bool = False) -> None:
+    moment = time.monotonic()
+    if not now and moment - work.status_written < STATUS_SECONDS:
+        return
+    work.status_written = moment
+    try:
+        work.run.write_status("running", step=work.step, eta_seconds=getattr(work.observers, "seconds_left", None))
+    except OSError as error:  # a full disk must not end the run here
+        log.warning("status not written: %s", error)

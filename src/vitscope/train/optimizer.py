@@ -1,0 +1,156 @@
+"""One optimiser over all groups: torch's fused Adam, AdamW or SGD, or Muon beside AdamW."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vitscope.core.errors import ConfigError, VitscopeError, expected
+from vitscope.models.model import VisionModel
+from vitscope.train.config.optim import OptimConfig
+from vitscope.train.groups import Group, parameter_groups
+from vitscope.train.muon import Muon
+
+
+class Optimizer:
+    """Moves the parameters that train. All its memory is there from the start and stays where it is, so that a step can
+    be captured in a CUDA graph and a state loaded under it."""
+
+    params: list[nn.Parameter]
+    decayed: list[nn.Parameter]
+    """Those with weight decay, which an L1 penalty is on too."""
+
+    def __init__(self, model: VisionModel, config: OptimConfig) -> None:
+        self.config = config
+        self.groups = parameter_groups(model, config)
+        self.params = [parameter for group in self.groups for parameter in group.params]
+        self.decayed = [parameter for group in self.groups if group.decays for parameter in group.params]
+        self._names = [name for group in self.groups for name in group.names]
+        matrices = [group for group in self.groups if group.kind == "matrix"]
+        if config.name == "muon" and not matrices:
+            raise ConfigError(
+                "optim.name: muon turns matrices of linear layers within blocks, and this model trains none",
+                where=type(model).__name__,
+                fix="--optim.name adamw",
+            )
+
+        device = self.params[0].device
+        faster = 1.0 if config.muon_lr is None else config.muon_lr / config.lr
+        scales = [group.lr_scale * (faster if group.kind == "matrix" else 1.0) for group in self.groups]
+        self._scales = torch.tensor(scales, device=device)
+        self._lrs = torch.zeros_like(self._scales)  # each group reads its entry, so one launch sets them all
+        settings = [
+            {
+                "params": list(group.params),
+                "lr": lr,
+                "weight_decay": config.weight_decay if group.decays else 0.0,
+            }
+            for group, lr in zip(self.groups, self._lrs.unbind(), strict=True)
+        ]
+        self._parts: list[Any] = []
+        for kind in ("matrix", "rest"):
+            chosen = [one for one, group in zip(settings, self.groups, strict=True) if group.kind == kind]
+            if chosen:
+                self._parts.append(_made(kind, chosen, config, device))
+        self._allocate()
+
+    @torch.no_grad()
+    def step(self, lr: Tensor, skipped: Tensor) -> None:
+        """One update with the gradients at hand and the schedule's `lr` (0-d). Where `skipped` (0-d float32) is 1,
+        parameters and state keep their bits. Neither is looked at by the host."""
+        torch.mul(self._scales, lr, out=self._lrs)
+        for part in self._parts:
+            part.found_inf = skipped
+            part.step()
+
+    def zero_grad(self) -> None:
+        for parameter in self.params:
+            parameter.grad = None
+
+    def state_dict(self) -> dict[str, dict[str, Tensor]]:
+        """The live state by parameter name; complete before the first step too."""
+        return {name: dict(self._state(parameter)) for name, parameter in zip(self._names, self.params, strict=True)}
+
+    @torch.no_grad()
+    def load_state_dict(self, state: Mapping[str, Mapping[str, Tensor]]) -> None:
+        """Copy a state into the memory this one has. A state that does not fit is refused before anything changes."""
+        mine = self.state_dict()
+        _require_same("parameters", mine, state)
+        for name, tensors in mine.items():
+            _require_same(f"keys of {name}", tensors, state[name])
+            for key, tensor in tensors.items():
+                given = state[name][key]
+                if not isinstance(given, Tensor) or given.shape != tensor.shape:
+                    received = tuple(given.shape) if isinstance(given, Tensor) else repr(given)
+                    raise _misfit(expected(f"{name}, {key}", f"shape {tuple(tensor.shape)}", received))
+        for name, tensors in mine.items():
+            for key, tensor in tensors.items():
+                tensor.copy_(state[name][key])
+
+    def describe(self) -> str:
+        """One line for the log."""
+
+        def count(groups: list[Group]) -> int:
+            return sum(parameter.numel() for group in groups for parameter in group.params)
+
+        free = count([group for group in self.groups if not group.decays])
+        line = f"{self.config.name}: {count(self.groups):,} parameters in {len(self.groups)} groups"
+        line += f", {free:,} of them without weight decay"
+        matrices = [group for group in self.groups if group.kind == "matrix"]
+        if matrices:
+            many = sum(len(group.params) for group in matrices)
+            line += f"; muon turns {count(matrices):,} in {many} matrices, adamw the rest"
+        return line
+
+    def _state(self, parameter: nn.Parameter) -> dict[str, Tensor]:
+        for part in self._parts:
+            if parameter in part.state:
+                return part.state[parameter]
+        return {}
+
+    def _allocate(self) -> None:
+        """Make all state now. torch would do it in the first step."""
+        for part in self._parts:
+            if isinstance(part, torch.optim.SGD):
+                # By hand: a first step of torch's fused SGD that is skipped leaves its buffers unset.
+                for group in part.param_groups:
+                    for parameter in group["params"]:
+                        if group["momentum"] != 0:
+                            part.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+            elif not isinstance(part, Muon):
+                for group in part.param_groups:
+                    for parameter in group["params"]:
+                        parameter.grad = torch.zeros_like(parameter)
+                part.found_inf = torch.ones((), device=self._lrs.device)
+                part.step()
+        self.zero_grad()
+
+
+def _made(kind: str, groups: list[dict[str, Any]], config: OptimConfig, device: torch.device) -> torch.optim.Optimizer:
+    lr = groups[0]["lr"]
+    if kind == "matrix":
+        return Muon(groups, lr, momentum=config.muon_momentum)
+    if config.name == "sgd":
+        return torch.optim.SGD(groups, lr, momentum=config.momentum, nesterov=config.nesterov, fused=True)
+    cls = torch.optim.Adam if config.name == "adam" else torch.optim.AdamW
+    capturable = device.type == "cuda"
+    return cls(groups, lr, betas=config.betas, eps=config.eps, fused=True, capturable=capturable)
+
+
+def _require_same(subject: str, mine: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    missing, extra = [key for key in mine if key not in given], [key for key in given if key not in mine]
+    if missing:
+        raise _misfit(f"optimiser state: {subject}: {_some(missing)} missing")
+    if extra:
+        raise _misfit(f"optimiser state: {subject}: {_some(extra)} unknown here")
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _misfit(what: str) -> VitscopeError:
+    return VitscopeError(what, fix="resume with the model, optimiser and frozen parameters the run began with")

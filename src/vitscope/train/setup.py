@@ -1,0 +1,249 @@
+"""Puts a run together: data, loaders, model, optimiser, hooks. What a setting means for training is decided here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import nn
+
+from vitscope.core.config import updated
+from vitscope.core.environment import ask_for_repeatable_kernels
+from vitscope.core.files import append_line
+from vitscope.core.run_folder import RunFolder
+from vitscope.core.seed import derive_seed, seed_everything
+from vitscope.data.config import PreprocessConfig
+from vitscope.data.dataset import Dataset
+from vitscope.data.loaders.choose import make_loader
+from vitscope.data.loaders.loader import BadSample, Loader
+from vitscope.models.config import pair
+from vitscope.train.checkpoint import Checkpoints
+from vitscope.train.config import TrainConfig
+from vitscope.train.course import Course
+from vitscope.train.ema import Ema
+from vitscope.train.evaluate import Evaluation, evaluate
+from vitscope.train.groups import freeze
+from vitscope.train.launch import Launcher, choose_launch
+from vitscope.train.loop import Work
+from vitscope.train.losses import class_weights
+from vitscope.train.objective import Objective
+from vitscope.train.observer import Observer
+from vitscope.train.optimizer import Optimizer
+from vitscope.train.precision import choose_dtype
+from vitscope.train.schedule import Plateau, lr_table
+from vitscope.train.signals import StopFlag
+from vitscope.train.start import starting_model
+from vitscope.train.state import TrainState
+from vitscope.train.step import AfterStep
+from vitscope.train.teacher import Teacher
+from vitscope.train.watch import Watch
+from vitscope.weights.folder import save_model
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What lies on the table before the run begins: pictures, preprocessing, device."""
+
+    config: TrainConfig
+    dataset: Dataset
+    preprocess: PreprocessConfig
+    device: torch.device
+
+    def loader(self, part: str, *, training: bool, say: Say, run: RunFolder | None = None) -> Loader:
+        config = self.config
+        compiled = choose_launch(config.precision.launch, self.device).startswith("compiled")
+        batch = config.data.batch_size if training else config.loop.eval_batch or config.data.batch_size
+        return make_loader(
+            self.dataset,
+            part,  # pyright: ignore[reportArgumentType]
+            preprocess=self.preprocess,
+            augment=config.augment,
+            training=training,
+            seed=config.loop.seed,
+            device=self.device,
+            batch_size=batch,
+            compiled=compiled and training,
+            on_bad=_recorder(run, say),
+        )
+
+
+def settle(config: TrainConfig, dataset: Dataset) -> TrainConfig:
+    """The settings with what the data decides: the number of classes."""
+    return updated(config, model=config.model.changed(num_classes=dataset.num_classes))
+
+
+def lay_out(config: TrainConfig, dataset: Dataset, device: torch.device) -> Bench:
+    model = config.model.bare
+    preprocess = config.data.preprocess(pair(model.img_size), model.in_chans)
+    return Bench(config, dataset, preprocess, device)
+
+
+def make_state(bench: Bench, steps_per_epoch: int, say: Say) -> tuple[TrainState, Objective]:
+    """The model as training begins with it, what moves it, and what it is moved by."""
+    config, device, dataset = bench.config, bench.device, bench.dataset
+    seed_everything(derive_seed(config.loop.seed, "weights"))
+    model, remarks = starting_model(
+        config.model,
+        num_classes=dataset.num_classes,
+        init_from=config.checkpoint.init_from,
+        labels=list(dataset.class_names),
+    )
+    for remark in remarks:
+        say(remark)
+    model.preprocessing = bench.preprocess
+    model.to(device).train()
+    if config.precision.grad_checkpointing:
+        model.set_grad_checkpointing()
+    frozen = freeze(model, config.optim.freeze)
+    if frozen:
+        _still_norms(model)
+        say(f"{len(frozen)} parameters stay as they are (optim.freeze)")
+    optimizer = Optimizer(model, config.optim)
+    say(optimizer.describe())
+    state = TrainState(
+        model,
+        optimizer,
+        lr_table=lr_table(config.schedule, lr=config.lr, steps_per_epoch=steps_per_epoch, epochs=config.loop.epochs),
+        device=device,
+        dtype=choose_dtype(config.precision, device),
+        micro_batch=config.loop.micro_batch,
+        clip_norm=config.optim.clip_norm,
+        clip_value=config.optim.clip_value,
+        ledger_rows=1 if device.type == "cpu" else config.loop.log_every,
+    )
+    return state, _objective(bench, state)
+
+
+def set_up(
+    bench: Bench,
+    run: RunFolder,
+    *,
+    observers: Observer,
+    after: Sequence[AfterStep],
+    stop: StopFlag,
+    say: Say,
+) -> Work:
+    """Everything that takes part, at step 0."""
+    config, device = bench.config, bench.device
+    use_precision(config)
+    train_loader = bench.loader("train", training=True, say=say, run=run)
+    val_loader = bench.loader("val", training=False, say=say, run=run)
+    say(f"training pictures: {train_loader.why}")
+    state, objective = make_state(bench, train_loader.num_batches, say)
+    ema = Ema(state.model, config.loop.ema_decay, warmup=config.loop.ema_warmup) if config.loop.ema_decay else None
+    hooks: list[AfterStep] = [*after, *([ema] if ema is not None else [])]
+    launch = choose_launch(config.precision.launch, device)
+    launcher = Launcher(
+        state,
+        train_loader,
+        objective,
+        launch=launch,
+        batch_size=config.data.batch_size,
+        seed=config.loop.seed,
+        after=hooks,
+        say=say,
+    )
+    course = Course()
+    num_classes = bench.dataset.num_classes
+    eval_batch = [config.loop.eval_batch or config.data.batch_size]
+
+    def evaluate_now() -> Evaluation | None:
+        with ema.in_place() if ema is not None else torch.no_grad():
+            found = evaluate(
+                state.model,
+                val_loader,
+                num_classes=num_classes,
+                dtype=state.dtype,
+                batch=eval_batch[0],
+                stop=lambda: bool(stop),
+                say=say,
+            )
+        if found is not None:
+            eval_batch[0] = found.batch  # what fitted once is not tried larger again
+        return found
+
+    def save_now() -> None:
+        with ema.in_place() if ema is not None else torch.no_grad():
+            save_model(
+                state.model,
+                run.model,
+                preprocessing=bench.preprocess,
+                labels=list(bench.dataset.class_names),
+                overwrite=True,
+            )
+
+    return Work(
+        config=config,
+        run=run,
+        state=state,
+        course=course,
+        launcher=launcher,
+        checkpoints=Checkpoints(run.checkpoints, keep=config.checkpoint.keep),
+        plateau=Plateau(config.schedule, lr=config.lr),
+        watch=Watch(course, most_bad_steps=config.loop.most_bad_steps, loss_at_chance=objective.at_chance(num_classes)),
+        observers=observers,
+        stop=stop,
+        evaluate=evaluate_now,
+        save_model=save_now,
+        after=hooks,
+        steps_per_epoch=train_loader.num_batches,
+        split_hash=bench.dataset.splits.hash,
+    )
+
+
+def use_precision(config: TrainConfig) -> None:
+    """Settings that torch keeps for the whole process."""
+    torch.set_float32_matmul_precision("high" if config.precision.tf32 else "highest")
+    if config.precision.deterministic:
+        ask_for_repeatable_kernels()
+        torch.use_deterministic_algorithms(True)
+        torch.backends.cudnn.benchmark = False
+
+
+def _objective(bench: Bench, state: TrainState) -> Objective:
+    config, dataset = bench.config, bench.dataset
+    weights = None
+    if config.loss.class_balance:
+        labels = dataset.source.labels[dataset.splits["train"]]
+        counts = np.bincount(labels, minlength=dataset.num_classes)
+        weights = class_weights(counts, config.loss.class_balance).to(bench.device)
+    teacher = None
+    if config.loss.teacher is not None:
+        teacher = Teacher.load(
+            config.loss.teacher,
+            student_preprocess=bench.preprocess,
+            num_classes=dataset.num_classes,
+            device=bench.device,
+            labels=list(dataset.class_names),
+        )
+    return Objective(
+        state.model,
+        config.loss,
+        class_weights=weights,
+        teacher=teacher,
+        l1=config.optim.l1,
+        decayed=state.optimizer.decayed,
+    )
+
+
+def _still_norms(model: nn.Module) -> None:
+    """A frozen BatchNorm keeps its running means too."""
+    for module in model.modules():
+        own = list(module.parameters(recurse=False))
+        if hasattr(module, "running_mean") and own and not any(parameter.requires_grad for parameter in own):
+            module.eval()
+
+
+def _recorder(run: RunFolder | None, say: Say) -> Callable[[BadSample], None]:
+    def record(sample: BadSample) -> None:
+        say(f"left out: {sample.where}: {sample.reason}")
+        if run is not None:
+            line = {"index": sample.index, "where": sample.where, "reason": sample.reason}
+            append_line(run.bad_samples_path, json.dumps(line))
+
+    return record

@@ -1,0 +1,58 @@
+"""Ctrl-C and SIGTERM: the first asks the run to save and leave, the second Ctrl-C leaves at once.
+
+Imports no torch, so that a signal is heard from the first moment on.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Any
+
+from vitscope.core.errors import EXIT_INTERRUPTED, EXIT_TERMINATED
+
+EXIT_CODES = {signal.SIGINT: EXIT_INTERRUPTED, signal.SIGTERM: EXIT_TERMINATED}
+
+
+class StopFlag:
+    """Raised by a signal, asked between steps: `with StopFlag() as stop: ... if stop: save and leave`.
+
+    Outside the main thread, where Python hears no signals, it can only be raised by hand (`stop.raise_flag(...)`).
+    """
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> StopFlag:
+        if threading.current_thread() is threading.main_thread():
+            for number in EXIT_CODES:
+                self._before[number] = signal.signal(number, self._hear)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before = {}
+
+    def __bool__(self) -> bool:
+        return self.signal is not None
+
+    @property
+    def exit_code(self) -> int:
+        return EXIT_CODES[signal.Signals(self.signal)] if self.signal is not None else 0
+
+    @property
+    def cause(self) -> str:
+        return "Ctrl-C" if self.signal == signal.SIGINT else "SIGTERM"
+
+    def raise_flag(self, number: int = signal.SIGTERM) -> None:
+        self.signal = number
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        if self.signal == signal.SIGINT and number == signal.SIGINT:
+            raise KeyboardInterrupt  # asked twice
+        self.signal = number

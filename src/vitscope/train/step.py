@@ -1,0 +1,83 @@
+"""One optimiser update. No I/O, no host sync: the scalars it leaves stay on the device, so all of it can be captured.
+
+B pictures in the batch, b in a micro batch, K classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from vitscope.train.precision import autocast
+from vitscope.train.state import TrainState
+
+Objective = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+"""(images, labels) of a micro batch -> mean loss, logits (b, K)."""
+AfterStep = Callable[[TrainState], None]
+"""A hook: runs after every update, on the device (EMA, masks, probes). What it puts into `state.scalars` is logged."""
+
+
+def train_step(
+    state: TrainState, images: Tensor, labels: Tensor, *, objective: Objective, after: Sequence[AfterStep] = ()
+) -> None:
+    """Forward, backward, clip, step: the gradients of a batch's parts add up to the whole batch's."""
+    loss, accuracy = images.new_zeros(()), images.new_zeros(())
+    micro_batch = state.micro_batch or len(images)
+    state.keep_buffers()
+    for x, y in zip(images.split(micro_batch), labels.split(micro_batch), strict=True):
+        share = len(x) / len(images)  # the uneven last part weighs less
+        with autocast(state.device, state.dtype):
+            part, logits = objective(x, y)
+        (part * (share * state.scale.scale)).backward()
+        loss += part.detach() * share
+        accuracy += hits(logits, y) * share
+
+    state.is_updating = True
+    lr = state.lr()
+    grad_norm = clip_and_step(state, lr, loss)
+    state.restore_buffers(state.skipped)
+    state.updates += (state.skipped == 0).to(torch.int64)
+    state.scalars = {
+        "train/loss": loss,
+        "train/accuracy": accuracy,
+        "train/lr": lr,
+        "train/grad_norm": grad_norm,
+        "train/skipped": state.skipped,
+    }
+    if state.scale.is_active:
+        state.scalars["train/loss_scale"] = state.scale.scale.clone()
+    with torch.no_grad():
+        for hook in after:
+            hook(state)
+    state.ledger.enter(state.scalars, state.hold)
+    state.is_updating = False
+
+
+@torch.no_grad()
+def clip_and_step(state: TrainState, lr: Tensor, loss: Tensor) -> Tensor:
+    """Clip the gradients and let the optimiser take its step, or let nothing change where anything is not finite. The
+    norm of all gradients before clipping."""
+    grads = [parameter.grad for parameter in state.optimizer.params if parameter.grad is not None]
+    if state.scale.is_active:
+        torch._foreach_mul_(grads, 1 / state.scale.scale)  # pyright: ignore[reportPrivateImportUsage]
+    grad_norm = torch.nn.utils.get_total_norm(grads)
+    overflowed = (~(torch.isfinite(grad_norm) & torch.isfinite(loss))).to(torch.float32)
+    state.skipped.copy_(torch.maximum(overflowed, state.hold))
+    if state.clip_value is not None:
+        torch._foreach_clamp_min_(grads, -state.clip_value)  # pyright: ignore[reportPrivateImportUsage]
+        torch._foreach_clamp_max_(grads, state.clip_value)  # pyright: ignore[reportPrivateImportUsage]
+    if state.clip_norm is not None:
+        length = grad_norm if state.clip_value is None else torch.nn.utils.get_total_norm(grads)
+        torch._foreach_mul_(grads, (state.clip_norm / (length + 1e-6)).clamp(max=1.0))  # pyright: ignore[reportPrivateImportUsage]
+    state.optimizer.step(lr, state.skipped)
+    state.optimizer.zero_grad()
+    state.scale.update(overflowed, state.hold)
+    return grad_norm
+
+
+def hits(logits: Tensor, labels: Tensor) -> Tensor:
+    """Share of pictures whose largest logit is their class; of mixed pictures, the class with the largest share."""
+    classes = labels if labels.ndim == 1 else labels.argmax(-1)
+    return (logits.argmax(-1) == classes).to(torch.float32).mean()

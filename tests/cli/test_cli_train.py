@@ -1,0 +1,421 @@
+"""`vitscope train`: what typed words make of a recipe, a file or the defaults, and what is said before and after."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from vitscope.cli.main import main
+from vitscope.core.config import to_dict, updated
+from vitscope.core.run_folder import RunFolder
+from vitscope.core.yaml import from_yaml, to_yaml
+from vitscope.data.config import DataConfig, PreprocessConfig, augmentation
+from vitscope.models.build import build_model
+from vitscope.models.config import ViTConfig
+from vitscope.models.variants import model_config
+from vitscope.recipes import find_recipe
+from vitscope.train.config import LoopConfig, TrainConfig, named_model
+from vitscope.train.signals import StopFlag
+from vitscope.weights.folder import save_model
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def resolved(capsys: pytest.CaptureFixture[str], *args: str) -> TrainConfig:
+    """The settings `args` make, as --print-config tells them."""
+    assert main(["train", *args, "--print-config"]) == 0, capsys.readouterr().err
+    out, err = capsys.readouterr()
+    assert err == ""
+    return from_yaml(TrainConfig, out)
+
+
+def refused(capsys: pytest.CaptureFixture[str], *args: str) -> list[str]:
+    assert main(["train", *args]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    lines = err.splitlines()
+    assert len(lines) == 3, err
+    assert lines[0].startswith("error: ")
+    assert lines[1].startswith("where: ")
+    assert lines[2].startswith("to do: ")
+    return lines
+
+
+# --- from words to settings -------------------------------------------------------------------------------------
+
+
+def test_a_recipe_alone_is_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    assert resolved(capsys, "digits_vit") == find_recipe("digits_vit")()
+
+
+def test_without_a_recipe_the_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+    assert resolved(capsys, "--data", "shapes") == TrainConfig(data=DataConfig(name="shapes"))
+
+
+@pytest.mark.parametrize(
+    ("short", "long"),
+    [
+        ("--data shapes", "--data.name shapes"),
+        ("--epochs 3", "--loop.epochs 3"),
+        ("--batch-size 7", "--data.batch-size 7"),
+        ("--lr 0.5", "--optim.lr 0.5"),
+        ("--seed 9", "--loop.seed 9"),
+        ("--device cpu", "--loop.device cpu"),
+        ("--teacher some/run", "--loss.teacher some/run"),
+        ("--deterministic", "--precision.deterministic"),
+        ("--model swin_tiny_patch4_window7_224", "--model.name swin_tiny_patch4_window7_224"),
+        ("--epochs=3", "--loop.epochs=3"),
+        ("--batch_size 7", "--data.batch_size 7"),
+    ],
+)
+def test_short_flags_are_aliases(short: str, long: str, capsys: pytest.CaptureFixture[str]) -> None:
+    told = resolved(capsys, "digits_vit", *short.split())
+    assert told == resolved(capsys, "digits_vit", *long.split())
+    assert told != find_recipe("digits_vit")()
+
+
+def test_each_short_flag_changes_its_setting_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
+    before = find_recipe("digits_vit")()
+    told = resolved(capsys, "digits_vit", "--epochs", "3", "--lr", "1e-4")
+    wanted = updated(before, loop=updated(before.loop, epochs=3), optim=updated(before.optim, lr=1e-4))
+    assert told == wanted
+
+
+def test_a_model_by_name_keeps_nothing_of_the_old_one(capsys: pytest.CaptureFixture[str]) -> None:
+    told = resolved(capsys, "digits_vit", "--model", "resnet18")
+    assert told.model == named_model("resnet18")
+    assert told.data == find_recipe("digits_vit")().data
+
+
+def test_settings_apply_to_the_model_that_was_named(capsys: pytest.CaptureFixture[str]) -> None:
+    told: Any = resolved(capsys, "--model.depth", "3", "--data", "digits", "--model", "vit_small").model
+    assert told == named_model("vit_small", updated(model_config("vit_small"), depth=3))
+    swin: Any = resolved(
+        capsys, "--data", "digits", "--model", "swin_tiny_patch4_window7_224", "--model.embed-dim", "48"
+    )
+    assert swin.model.embed_dim == 48
+    assert swin.model.family == "swin"
+
+
+@pytest.mark.parametrize(("side", "wanted"), [("32", 32), ("224", 224)])
+def test_a_strength_is_resolved_for_the_size_the_model_ends_up_with(
+    side: str, wanted: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    args = ("--data", "digits", "--augment", "strong", "--model.img-size", side)
+    assert resolved(capsys, *args).augment == augmentation("strong", wanted)
+    assert augmentation("strong", 32) != augmentation("strong", 224)
+    refined = resolved(capsys, *args, "--augment.flip", "none").augment
+    assert refined == updated(augmentation("strong", wanted), flip="none")
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        "--epochs 3 digits_vit",
+        "--deterministic digits_vit",
+        "--json digits_vit",
+        "--augment.jitter 0.1 0.1 0.1 0.1 digits_vit",
+        "--precision.tf32 digits_vit",
+        "--precision.no-tf32 digits_vit",
+    ],
+)
+def test_the_recipe_may_come_after_flags(args: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [word for word in args.split() if word not in ("digits_vit", "--json")]
+    assert resolved(capsys, *[word for word in args.split() if word != "--json"]) == resolved(
+        capsys, "digits_vit", *words
+    )
+
+
+def test_a_folder_may_be_called_like_a_recipe(capsys: pytest.CaptureFixture[str], fitted: Fitted) -> None:
+    assert main(["train", "--data", "shapes", "--out", "digits_vit"]) == 0
+    assert fitted.asked["out"] == "digits_vit"
+    assert fitted.config == TrainConfig(data=DataConfig(name="shapes"))
+
+
+def test_rules_between_sections_are_asked_after_all_flags(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each of the two alone would break one."""
+    told = resolved(capsys, "digits_vit", "--batch-size", "500", "--loop.micro-batch", "250")
+    assert (told.data.batch_size, told.loop.micro_batch) == (500, 250)
+    lines = refused(capsys, "digits_vit", "--batch-size", "10", "--loop.micro-batch", "25", "--print-config")
+    assert lines[0] == "error: loop.micro_batch: expected at most data.batch_size, 10, received 25"
+
+
+def test_printed_settings_are_a_file_that_repeats_them(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wanted = resolved(capsys, "digits_vit", "--lr", "0.003", "--augment", "medium")
+    (here / "mine.yaml").write_text(to_yaml(wanted))
+    assert resolved(capsys, "mine.yaml") == wanted
+    assert resolved(capsys, "--epochs", "2", "mine.yaml").loop.epochs == 2
+    assert main(["train", "mine.yaml", "--print-config", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["optim"]["lr"] == 0.003
+
+
+# --- starting from a model --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def saved(here: Path) -> Path:
+    """A run's folder with a model of its own."""
+    settings = ViTConfig(
+        img_size=16, patch_size=4, in_chans=1, num_classes=3, embed_dim=24, depth=2, num_heads=2, drop_rate=0.2
+    )
+    seen = PreprocessConfig(
+        img_size=(16, 16), in_chans=1, crop="squash", crop_share=0.9, interpolation="bilinear", mean=(0.1,), std=(0.3,)
+    )
+    run = here / "runs" / "old-001"
+    run.mkdir(parents=True)
+    model = updated(named_model("vit_tiny", settings))
+    (run / "config.yaml").write_text(to_yaml(TrainConfig(model=model)))
+    save_model(build_model(settings), run / "model", preprocessing=seen)
+    return run
+
+
+@pytest.mark.parametrize("inside", ["", "model"])
+def test_from_takes_the_model_and_how_pictures_are_prepared(
+    inside: str, saved: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = str(saved / inside)
+    told: Any = resolved(capsys, "--data", "shapes", "--from", source, "--model.drop-rate", "0.1")
+    assert told.checkpoint.init_from == source
+    assert told.model.name == "vit_tiny"
+    assert (told.model.embed_dim, told.model.depth, told.model.drop_rate) == (24, 2, 0.1)
+    data = told.data
+    assert (data.name, data.mean, data.std, data.interpolation) == ("shapes", (0.1,), (0.3,), "bilinear")
+    assert (data.resize, data.crop_share) == ("squash", 0.9)
+    prepared = data.preprocess(told.model.img_size, told.model.in_chans)
+    assert prepared == PreprocessConfig(**to_dict(prepared))
+    assert told == resolved(capsys, "--data", "shapes", "--checkpoint.init-from", source, "--model.drop-rate", "0.1")
+
+
+def test_from_beside_a_recipe_and_flags(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told: Any = resolved(capsys, "digits_vit", "--from", str(saved), "--data.crop-share", "1.0")
+    assert told.model.embed_dim == 24
+    assert told.optim == find_recipe("digits_vit")().optim
+    assert told.data.crop_share == 1.0
+    assert told.data.mean == (0.1,)
+
+
+def test_a_model_named_beside_from_wins(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = resolved(capsys, "--data", "shapes", "--from", str(saved), "--model", "vit_small")
+    assert told.model == named_model("vit_small")
+    assert told.checkpoint.init_from == str(saved)
+
+
+def test_a_file_with_a_start_keeps_its_own_model(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = resolved(capsys, "--data", "shapes", "--from", str(saved), "--model.drop-rate", "0.1")
+    Path("again.yaml").write_text(to_yaml(told))
+    assert resolved(capsys, "again.yaml") == told
+    assert resolved(capsys, "again.yaml", "--checkpoint.init-from", "None").checkpoint.init_from is None
+
+
+# --- running ----------------------------------------------------------------------------------------------------
+
+
+class Fitted:
+    """Stands in for the engine: writes down what it is asked for."""
+
+    def __init__(self, here: Path) -> None:
+        self.here, self.config, self.asked = here, TrainConfig(), {}
+        self.state, self.exit_code = "finished", 0
+
+    def fit(self, config: TrainConfig, **asked: Any) -> Any:
+        self.config, self.asked = config, asked
+        run = RunFolder(self.here / "runs" / "new 1")
+        for folder in (run.plots, run.model):
+            folder.mkdir(parents=True, exist_ok=True)
+        ended = self.state == "finished"
+        best = {"step": 30, "epoch": 3, "val/accuracy": 0.9512, "val/loss": 0.2}
+        test = {"step": 40, "epoch": 4, "test/accuracy": 0.94567, "test/loss": float("nan"), "test/count": 1359}
+        return SimpleNamespace(
+            folder=run,
+            metrics=[],
+            best=best,
+            test=test if ended else None,
+            model_folder=run.model,
+            exit_code=self.exit_code,
+            state=self.state,
+        )
+
+
+@pytest.fixture
+def fitted(here: Path, monkeypatch: pytest.MonkeyPatch) -> Fitted:
+    stand_in = Fitted(here)
+    module = ModuleType("vitscope.train.fit")
+    module.fit = stand_in.fit  # pyright: ignore[reportAttributeAccessIssue]
+    monkeypatch.setitem(sys.modules, "vitscope.train.fit", module)
+    return stand_in
+
+
+def test_the_engine_gets_everything(fitted: Fitted, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "digits_vit", "--epochs", "2", "--out", "a b", "--overwrite"]) == 0
+    assert fitted.config.loop.epochs == 2
+    asked = fitted.asked
+    assert isinstance(asked.pop("stop"), StopFlag)
+    assert asked == {
+        "out": "a b",
+        "name": "digits_vit",
+        "resume": False,
+        "resume_from": None,
+        "overwrite": True,
+        "command": "vitscope train digits_vit --epochs 2 --out 'a b' --overwrite",
+    }
+
+
+def test_the_end_says_how_good_where_and_what_next(fitted: Fitted, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "digits_vit"]) == 0
+    first, second, third = capsys.readouterr().out.splitlines()
+    assert first == "test accuracy 94.57% (1,359 pictures); best validation accuracy 95.12% in epoch 3"
+    run = fitted.here / "runs" / "new 1"
+    assert second == f"run {run}/, plots {run}/plots/, model {run}/model/"
+    assert third == f"next: vitscope eval '{run}'"
+    assert shlex.split(third)[1:] == ["vitscope", "eval", str(run)]
+
+
+@pytest.mark.parametrize("code", [130, 143])
+def test_a_stopped_run_says_how_to_go_on(code: int, fitted: Fitted, capsys: pytest.CaptureFixture[str]) -> None:
+    fitted.state, fitted.exit_code = "stopped", code
+    assert main(["train", "digits_vit"]) == code
+    out = capsys.readouterr().out
+    assert out.startswith("stopped; best validation accuracy 95.12% in epoch 3\n")
+    run = fitted.here / "runs" / "new 1"
+    assert out.splitlines()[-1] == f"next: vitscope train --resume --out '{run}'"
+
+
+def test_json_is_one_object_without_words_json_lacks(fitted: Fitted, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "digits_vit", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out, parse_constant=lambda word: pytest.fail(word))
+    assert told["state"] == "finished"
+    assert told["test"] == {
+        "step": 40, "epoch": 4, "test/accuracy": 0.94567, "test/loss": "NaN", "test/count": 1359
+    }  # fmt: skip
+    assert told["best"]["val/accuracy"] == 0.9512
+    assert told["run"] == str(fitted.here / "runs" / "new 1")
+
+
+@pytest.mark.parametrize(
+    ("args", "name"),
+    [
+        ("digits_vit", "digits_vit"),
+        ("--data some/where/pets.npz --model vit_small", "pets-vit_small"),
+        ("mine.yaml", "mine"),
+        ("runs/pets-007/config.yaml", "pets"),
+    ],
+)
+def test_a_run_is_called_after_what_it_is(args: str, name: str, fitted: Fitted) -> None:
+    for path in (Path("mine.yaml"), Path("runs/pets-007/config.yaml")):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("data: digits\n")
+    assert main(["train", *args.split()]) == 0
+    assert fitted.asked["name"] == name
+
+
+def test_a_run_can_be_continued_without_its_recipe(fitted: Fitted, capsys: pytest.CaptureFixture[str]) -> None:
+    old = TrainConfig(data=DataConfig(name="shapes"), loop=LoopConfig(epochs=17))
+    Path("old").mkdir()
+    Path("old/config.yaml").write_text(to_yaml(old))
+    assert main(["train", "--resume", "--out", "old"]) == 0
+    assert fitted.config == old
+    assert (fitted.asked["resume"], fitted.asked["out"], fitted.asked["resume_from"]) == (True, "old", None)
+    assert main(["train", "--resume-from", "step-000002", "--out", "old", "--epochs", "20"]) == 0
+    assert fitted.config == updated(old, loop=LoopConfig(epochs=20))
+    assert (fitted.asked["resume"], fitted.asked["resume_from"]) == (False, "step-000002")
+    assert main(["train", "--resume", "--out", "old", "digits_vit"]) == 0  # the engine judges whether they agree
+    assert fitted.config == find_recipe("digits_vit")()
+
+
+# --- looking around ---------------------------------------------------------------------------------------------
+
+
+def test_the_list_of_recipes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "--list"]) == 0
+    out = capsys.readouterr().out
+    assert out.splitlines()[1].startswith("digits_vit  ")
+    assert main(["train", "--list", "--json"]) == 0
+    (row,) = [row for row in json.loads(capsys.readouterr().out) if row["name"] == "digits_vit"]
+    assert row["about"] in out
+    assert row["command"] == "vitscope train digits_vit"
+
+
+def test_help_comes_without_torch(shell) -> None:
+    done = shell("train", "--help", options=("-X", "importtime"))
+    assert done.returncode == 0
+    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
+    assert imported.isdisjoint({"torch", "numpy", "torchvision", "matplotlib", "sklearn"})
+    for flag in ("--data", "--from", "--resume-from", "--print-config", "[RECIPE_OR_YAML]"):
+        assert flag in done.stdout
+
+
+def test_settings_are_read_without_torch(shell) -> None:
+    done = shell("train", "digits_vit", "--lr", "0.1", "--print-config", options=("-X", "importtime"))
+    assert "\n  lr: 0.1\n" in done.stdout
+    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
+    assert imported.isdisjoint({"torch", "numpy"})
+
+
+def test_help_of_a_recipe_shows_every_setting_with_its_values(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "digits_vit", "--model", "swin_tiny_patch4_window7_224", "--epochs", "7", "--help"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    for flag in ("--model.window-size", "--optim.lr", "--checkpoint.keep", "--augment.flip"):
+        assert flag in out
+    assert "Times through the training pictures. (default: 7)" in out
+
+
+# --- what is refused --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("args", "what", "todo"),
+    [
+        ("", "--data: expected a data set, as no recipe is named, received nothing", "`vitscope train --data digits`"),
+        ("--model vit_tiny", "--data: expected a data set", ""),
+        ("digit_vit", "'digit_vit' is neither a recipe nor a YAML file", "did you mean 'digits_vit'?"),
+        ("zzzz", "'zzzz' is neither a recipe nor a YAML file", "`vitscope train --list`"),
+        ("nowhere.yaml", "cannot read the settings: No such file or directory", "give the path of a YAML file"),
+        ("digits_vit --model vit_smal", "unknown model 'vit_smal'", "did you mean 'vit_small'"),
+        ("digits_vit --epoch 3", "unknown flag '--epoch'", "did you mean '--epochs'?"),
+        ("digits_vit --learning_rate 3", "unknown flag '--learning-rate'", "did you mean '--lr'?"),
+        ("digits_vit --depth 3", "unknown flag '--depth'", "did you mean '--model.depth'"),
+        ("digits_vit --hidden-size 3", "unknown flag '--hidden-size'", "you mean '--model.embed-dim'"),
+        ("digits_vit --model.dpeth 3", "unknown flag '--model.dpeth'", "did you mean '--model.depth'?"),
+        ("digits_vit --optm.lr 3", "unknown flag '--optm.lr'", "did you mean '--optim.lr'?"),
+        ("digits_vit --epochs three", "--epochs: expected int or nothing, received 'three'", ""),
+        ("digits_vit --epochs 0", "epochs: expected from 1 to 1,000,000, received 0", ""),
+        ("digits_vit --loop.epochs 1.5", "--loop.epochs: expected int, received '1.5'", ""),
+        ("digits_vit --augment strnog", "--augment: expected", "did you mean 'strong'?"),
+        ("digits_vit --optim.name adamww", "--optim.name: expected one of", "did you mean 'adamw'"),
+        ("digits_vit --model.num-heads 5", "num_heads: expected a divisor of embed_dim 96", "nearest that divides"),
+        ("digits_vit --model mae_vit_base_patch16", "mae_vit_base_patch16 is no classifier", "`vitscope models`"),
+        ("digits_vit --from nowhere", "'nowhere' does not exist", "give a run or model folder"),
+        ("digits_vit digits_vit", "vitscope train: expected no more, received 'digits_vit'", ""),
+        ("--resume", "resume: expected the run's folder as --out, received no --out", "add --out runs/NAME"),
+        ("--resume-from last", "resume_from: expected the run's folder as --out", "add --out runs/NAME"),
+        ("--resume --out x --overwrite", "resume: expected no --overwrite beside it", "leave one of them out"),
+        ("--resume --resume-from last --out x", "resume: expected no --resume-from beside it", ""),
+        ("--resume --out nowhere", "'nowhere' does not exist", "give the folder of a run"),
+        ("--resume digits_vit --out", "--out: expected", ""),
+    ],
+)
+def test_refusals(args: str, what: str, todo: str, fitted: Fitted, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = refused(capsys, *args.split())
+    assert lines[0].startswith(f"error: {what}")
+    assert lines[2].startswith(f"to do: {todo}")
+    assert fitted.asked == {}
+
+
+def test_a_run_is_no_recipe(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = refused(capsys, "runs/old-001")
+    assert "runs/old-001/config.yaml` repeats it" in lines[2]
+    assert "--resume --out runs/old-001` continues it" in lines[2]
+    lines = refused(capsys, "--data", "digits", "--from", "runs")
+    assert lines[2] == "to do: it holds runs; name one, such as runs/old-001"
+    lines = refused(capsys, "--data", "digits", "--from", "runs/old-01")
+    assert lines[2] == "to do: did you mean 'old-001'?"
