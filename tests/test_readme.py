@@ -33,7 +33,13 @@ def commands(page: Path) -> list[str]:
     return [shlex.join(shlex.split(line, comments=True)) for line in typed]
 
 
-COMMANDS = sorted({command for page in PAGES for command in commands(page)})
+def trains(command: str) -> bool:
+    """Whether it works on a run, and so on what the commands before it made."""
+    return shlex.split(command)[1] in ("train", "eval")
+
+
+COMMANDS = sorted({command for page in PAGES for command in commands(page) if not trains(command)})
+TRAINING_PAGES = [page for page in PAGES if any(map(trains, commands(page)))]
 PYTHON_PAGES = [page for page in PAGES if blocks(page, "python")]
 
 
@@ -43,7 +49,14 @@ def test_the_readme_shows_commands_and_code() -> None:
     assert blocks(readme, "python"), "README.md has no python block"
 
 
+@pytest.fixture
+def no_plots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs that draw nothing: of a run of an epoch, the pictures take most of the time."""
+    monkeypatch.setattr("vitscope.train.finish._draw", lambda *_: None)
+
+
 @pytest.mark.parametrize("page", PYTHON_PAGES, ids=lambda page: page.name)
+@pytest.mark.usefixtures("no_plots")
 def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The blocks of a page run one after the other, as a reader would type them."""
     monkeypatch.chdir(tmp_path)
@@ -70,6 +83,27 @@ def test_commands_run(
     out, err = capsys.readouterr()
     assert code == 0, err
     assert out
+
+
+@pytest.mark.parametrize("page", TRAINING_PAGES, ids=lambda page: page.name)
+@pytest.mark.usefixtures("no_plots")
+def test_training_commands_run(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A page's commands in its order, as a reader would type them; each run short, of a small model."""
+    write_examples(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("VITSCOPE_DATA", raising=False)
+    for command in commands(page):
+        if not trains(command):
+            continue
+        verb, *words = shlex.split(command)[1:]
+        if verb == "train" and not {"--list", "--print-config", "--help"} & {*words}:
+            words += ["--epochs", "1", *([] if "--model" in words else ["--model.depth", "1"])]
+        code = main([verb, *words])
+        out, err = capsys.readouterr()
+        assert code == 0, f"{command}\n{err}"
+        assert out, command
 
 
 def test_blocks_are_found_as_people_write_them(tmp_path: Path) -> None:

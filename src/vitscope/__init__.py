@@ -5,6 +5,7 @@
     model = vitscope.create_model("vit_small", num_classes=10)
     vitscope.save_model(model, "my-model"); model = vitscope.load_model("my-model")
     pictures = vitscope.open_dataset("cifar10"); loader = vitscope.make_loader(pictures, "train", preprocess=...)
+    run = vitscope.fit(vitscope.TrainConfig(...)); vitscope.read_run(run.folder.path).best
 
 Names are resolved when they are first used, so that `import vitscope` is quick and pulls in nothing heavy.
 """
@@ -18,6 +19,7 @@ from vitscope.version import __version__
 
 if TYPE_CHECKING:
     from vitscope.core.errors import VitscopeError
+    from vitscope.core.run_view import RunView, read_run
     from vitscope.data.config import AugmentConfig, DataConfig, PreprocessConfig, augmentation
     from vitscope.data.dataset import open_dataset
     from vitscope.data.decode import decode_image
@@ -32,11 +34,28 @@ if TYPE_CHECKING:
         ViTConfig,
     )
     from vitscope.models.variants import list_models, model_config, register_model
+    from vitscope.train.config import (
+        CheckpointConfig,
+        LoopConfig,
+        LossConfig,
+        ModelSection,
+        OptimConfig,
+        PrecisionConfig,
+        ScheduleConfig,
+        TrainConfig,
+        named_model,
+    )
+    from vitscope.train.evaluate import evaluate
+    from vitscope.train.fit import fit
+    from vitscope.train.observer import Observer
+    from vitscope.train.replay import replay_bad_step
     from vitscope.weights.create import create_model
     from vitscope.weights.folder import load_labels, load_model, load_preprocessing, save_model
 
 _HOMES = {
     "VitscopeError": "vitscope.core.errors",
+    "RunView": "vitscope.core.run_view",
+    "read_run": "vitscope.core.run_view",
     "AugmentConfig": "vitscope.data.config",
     "DataConfig": "vitscope.data.config",
     "PreprocessConfig": "vitscope.data.config",
@@ -54,6 +73,19 @@ _HOMES = {
     "list_models": "vitscope.models.variants",
     "model_config": "vitscope.models.variants",
     "register_model": "vitscope.models.variants",
+    "CheckpointConfig": "vitscope.train.config",
+    "LoopConfig": "vitscope.train.config",
+    "LossConfig": "vitscope.train.config",
+    "ModelSection": "vitscope.train.config",
+    "OptimConfig": "vitscope.train.config",
+    "PrecisionConfig": "vitscope.train.config",
+    "ScheduleConfig": "vitscope.train.config",
+    "TrainConfig": "vitscope.train.config",
+    "named_model": "vitscope.train.config",
+    "evaluate": "vitscope.train.evaluate",
+    "fit": "vitscope.train.fit",
+    "Observer": "vitscope.train.observer",
+    "replay_bad_step": "vitscope.train.replay",
     "create_model": "vitscope.weights.create",
     "load_labels": "vitscope.weights.folder",
     "load_model": "vitscope.weights.folder",
@@ -64,27 +96,42 @@ _HOMES = {
 __all__ = [
     "AugmentConfig",
     "CNNConfig",
+    "CheckpointConfig",
     "DataConfig",
     "LSTMConfig",
+    "LoopConfig",
+    "LossConfig",
     "MAEConfig",
+    "ModelSection",
+    "Observer",
+    "OptimConfig",
+    "PrecisionConfig",
     "PreprocessConfig",
     "ResNetConfig",
+    "RunView",
+    "ScheduleConfig",
     "SimMIMConfig",
     "SwinConfig",
+    "TrainConfig",
     "ViTConfig",
     "VitscopeError",
     "__version__",
     "augmentation",
     "create_model",
     "decode_image",
+    "evaluate",
+    "fit",
     "list_models",
     "load_labels",
     "load_model",
     "load_preprocessing",
     "make_loader",
     "model_config",
+    "named_model",
     "open_dataset",
+    "read_run",
     "register_model",
+    "replay_bad_step",
     "save_model",
 ]
 

@@ -6,7 +6,9 @@ import hashlib
 import io
 import json
 import os
+import shlex
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +16,10 @@ from PIL import Image
 
 from vitscope.cli.data import _file_name
 from vitscope.cli.main import main
+from vitscope.core.config import updated
+from vitscope.core.yaml import from_yaml
+from vitscope.data.config import augmentation
+from vitscope.train.config import TrainConfig
 
 
 def photograph(seed: int, size: tuple[int, int] = (48, 48)) -> Image.Image:
@@ -179,7 +185,24 @@ def test_a_limit_is_said_and_the_next_command_works(here: Path, capsys: pytest.C
     code, out, err = run(["shapes:size=16,count=400", "--limit", "50", "--sheet", "none"], capsys)
     assert (code, err) == (0, "")
     assert "50 of 400 pictures, spread evenly" in out
-    assert main(out.strip().splitlines()[-1].removeprefix("next: vitscope ").split()) == 0
+    typed = shlex.split(out.strip().splitlines()[-1].removeprefix("next: vitscope "))
+    assert typed[:4] == ["train", "--data", "shapes:size=16,count=400", "--model"]
+    assert main([*typed, "--print-config"]) == 0
+    told = from_yaml(TrainConfig, capsys.readouterr().out)
+    assert told.data.name == "shapes:size=16,count=400"
+    assert told.augment == augmentation("strong", 16)
+
+
+def test_the_next_command_holds_what_was_found_and_asked_for(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(["digits", "--split-seed", "4", "--json"], capsys)
+    assert code == 0
+    verb, *typed = shlex.split(json.loads(out)["next"])
+    assert verb == "vitscope"
+    assert main([*typed, "--print-config"]) == 0
+    told: Any = from_yaml(TrainConfig, capsys.readouterr().out)
+    assert (told.data.name, told.data.split_seed) == ("digits", 4)
+    assert (told.model.img_size, told.model.in_chans) == (8, 1)
+    assert told.augment == updated(augmentation("strong", 8), flip="none")
 
 
 def test_what_cannot_be_used_at_all_is_exit_3(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -266,8 +266,28 @@ def test_the_engine_gets_everything(fitted: Fitted, capsys: pytest.CaptureFixtur
         "resume": False,
         "resume_from": None,
         "overwrite": True,
-        "command": "vitscope train digits_vit --epochs 2 --out 'a b' --overwrite",
+        "command": "vitscope train digits_vit --epochs 2",
     }
+
+
+@pytest.mark.parametrize(
+    ("args", "command"),
+    [
+        ("digits_vit --out a/b --lr 0.1", "vitscope train digits_vit --lr 0.1"),
+        (
+            "--out=a/b --json digits_vit --augment.jitter 0 0 0 0.1",
+            "vitscope train digits_vit --augment.jitter 0 0 0 0.1",
+        ),
+        ("digits_vit --resume --out a/b", "vitscope train digits_vit"),
+        ("--data shapes:size=8 --seed 3", "vitscope train --data shapes:size=8 --seed 3"),
+        ("--resume --out old", None),
+    ],
+)
+def test_the_command_on_record_tells_what_not_where(args: str, command: str | None, fitted: Fitted) -> None:
+    Path("old").mkdir()
+    Path("old/config.yaml").write_text("data: digits\n")
+    assert main(["train", *args.split()]) == 0
+    assert fitted.asked["command"] == command
 
 
 def test_the_end_says_how_good_where_and_what_next(fitted: Fitted, capsys: pytest.CaptureFixture[str]) -> None:
@@ -330,6 +350,28 @@ def test_a_run_can_be_continued_without_its_recipe(fitted: Fitted, capsys: pytes
     assert (fitted.asked["resume"], fitted.asked["resume_from"]) == (False, "step-000002")
     assert main(["train", "--resume", "--out", "old", "digits_vit"]) == 0  # the engine judges whether they agree
     assert fitted.config == find_recipe("digits_vit")()
+
+
+def test_a_run_and_its_evaluation_without_a_stand_in(shell, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    size = ("--model.embed-dim", "24", "--model.depth", "1", "--epochs", "1", "--device", "cpu")
+    done = shell("train", "digits_vit", *size, "--out", "run", "--json")  # in a process of its own
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["state"], told["run"], told["next"]) == ("finished", "run", "vitscope eval run")
+    assert told["test"]["test/count"] == 359
+
+    assert main(["eval", "run", "--device", "cpu", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["accuracy"] == told["test"]["test/accuracy"]
+
+    assert main(["train", "--resume", "--out", "run"]) == 0
+    out, err = capsys.readouterr()
+    assert "finished" in err
+    assert out.startswith(f"test accuracy {told['test']['test/accuracy']:.2%} (359 pictures)")
+
+    assert main(["train", "digits_vit", "--out", "run"]) == 2
+    fix = capsys.readouterr().err.splitlines()[-1]
+    assert "--resume" in fix
+    assert "--overwrite" in fix
 
 
 # --- looking around ---------------------------------------------------------------------------------------------
@@ -401,6 +443,7 @@ def test_help_of_a_recipe_shows_every_setting_with_its_values(capsys: pytest.Cap
         ("--resume --out x --overwrite", "resume: expected no --overwrite beside it", "leave one of them out"),
         ("--resume --resume-from last --out x", "resume: expected no --resume-from beside it", ""),
         ("--resume --out nowhere", "'nowhere' does not exist", "give the folder of a run"),
+        ("digits_vit --resume-from last --out nowhere", "'nowhere' does not exist", "give the folder of a run"),
         ("--resume digits_vit --out", "--out: expected", ""),
     ],
 )

@@ -6,12 +6,14 @@ import copy
 import dataclasses
 import inspect
 import pickle
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 
 from vitscope.core.config import (
+    OneOf,
     config,
     describe_type,
     field_names,
@@ -215,3 +217,77 @@ def test_types_read_as_a_person_would_write_them() -> None:
     assert describe_type(tuple[int, ...] | None) == "(int, ...) or nothing"
     assert describe_type(Literal["a"]) == "'a'"
     assert issubclass(ConfigError, UsageError)
+
+
+class Shape(OneOf):
+    """A field that holds one of several configs."""
+
+    @classmethod
+    def chosen(cls, data: Mapping[str, Any], *, where: str | None = None) -> Shape:
+        settings = dict(data)
+        kind = settings.pop("kind", "circle")
+        if kind not in ("circle", "square"):
+            raise ConfigError(f"kind: expected circle or square, received {kind!r}", where=where)
+        return from_dict(Circle if kind == "circle" else Square, settings, where=where)
+
+
+@config
+class Circle(Shape):
+    """Round."""
+
+    radius: float = 1.0
+
+
+@config
+class Square(Shape):
+    """Not round."""
+
+    side: int = 2
+
+    def __post_init__(self) -> None:
+        require(self.side > 0, "side", "a positive integer", self.side)
+
+
+@config
+class Drawing:
+    """What holds one of them, or perhaps none."""
+
+    shape: Shape = Circle()
+    spare: Shape | None = None
+
+
+def test_one_of_several_configs_is_chosen_by_what_is_read() -> None:
+    read = from_dict(Drawing, {"shape": {"kind": "square", "side": 5}})
+    assert read == Drawing(shape=Square(side=5))
+    assert type(read.shape) is Square
+    assert from_dict(Drawing, {"spare": {"radius": 2}}).spare == Circle(radius=2.0)
+    assert from_dict(Drawing, {"spare": None}).spare is None
+    assert from_dict(Drawing, {}).shape == Circle()
+
+
+def test_any_of_the_several_can_be_given_and_nothing_else() -> None:
+    assert updated(Drawing(), shape=Square()).shape == Square()
+    assert to_dict(Drawing(shape=Square(side=3))) == {"shape": {"side": 3}, "spare": None}
+    for wrong in (Inner(), 3, {"side": 3}, None):
+        with pytest.raises(ConfigError, match="shape: expected"):
+            Drawing(shape=wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("data", "said", "where"),
+    [
+        ({"kind": "star"}, "kind: expected circle or square, received 'star'", "here > shape"),
+        ({"kind": "square", "sid": 3}, "Square has no setting 'sid'", "here > shape"),
+        ({"kind": "square", "side": 0}, "side: expected a positive integer, received 0", "here > shape"),
+        ({"kind": "circle", "side": 3}, "Circle has no setting 'side'", "here > shape"),
+    ],
+)
+def test_the_chosen_one_is_checked_at_its_place(data: dict[str, object], said: str, where: str) -> None:
+    with pytest.raises(ConfigError, match=said) as error:
+        from_dict(Drawing, {"shape": data}, where="here")
+    assert error.value.where == where
+
+
+def test_whoever_forgets_to_choose_is_told() -> None:
+    with pytest.raises(NotImplementedError):
+        OneOf.chosen({})

@@ -17,7 +17,14 @@ import pytest
 import torch
 
 from vitscope.core import environment, packages
-from vitscope.core.environment import data_roots, describe_environment, process_exists, usable_cpus
+from vitscope.core.environment import (
+    ask_for_repeatable_kernels,
+    data_roots,
+    describe_environment,
+    describe_versions,
+    process_exists,
+    usable_cpus,
+)
 
 
 def test_data_roots_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,3 +221,20 @@ def test_a_source_folder_that_was_never_installed_is_tolerated(monkeypatch: pyte
     monkeypatch.setattr(packages.metadata, "requires", absent)
     assert packages.describe_packages() == ({}, {})
     assert packages.version_of("no-such-package-at-all") is None
+
+
+def test_versions_in_one_line() -> None:
+    python = ".".join(map(str, sys.version_info[:3]))
+    line = describe_versions()
+    assert line == f"vitscope {packages.version_of('vitscope')}, Python {python}, torch {metadata.version('torch')}"
+    assert "None" not in line
+
+
+def test_kernels_that_repeat_are_asked_for_unless_something_else_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")  # so that it is put back afterwards
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
+    ask_for_repeatable_kernels()
+    assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8")
+    ask_for_repeatable_kernels()
+    assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":16:8"

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vitscope.core import files, strict_json
-from vitscope.core.files import write_atomically, write_json
+from vitscope.core.files import append_line, write_atomically, write_json
 
 
 def test_content_is_replaced_and_nothing_else_is_left(tmp_path: Path) -> None:
@@ -116,3 +116,33 @@ def test_encode_and_decode_are_inverse(value: object) -> None:
     words = json.dumps(strict_json.encode(value), allow_nan=False)
     # repr, because NaN is not equal to itself
     assert repr(strict_json.decode(json.loads(words))) == repr(strict_json.decode(value))
+
+
+def test_lines_are_added_one_by_one(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    append_line(path, "first")
+    append_line(path, "Prüfung 中文")
+    assert path.read_bytes() == "first\nPrüfung 中文\n".encode()
+
+
+def test_a_line_is_one_write(tmp_path: Path) -> None:
+    """Two processes that append at once do not tear each other's lines."""
+    path = tmp_path / "a.jsonl"
+    lines = [f"{number} " * 50 for number in range(4)]
+
+    def write(line: str) -> None:
+        for _ in range(50):
+            append_line(path, line)
+
+    threads = [threading.Thread(target=write, args=(line,)) for line in lines]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = path.read_text().splitlines()
+    assert sorted(found) == sorted(line for line in lines for _ in range(50))
+
+
+def test_a_line_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No such file"):
+        append_line(tmp_path / "nowhere" / "a.jsonl", "first")

@@ -26,7 +26,7 @@ import torch
 from vitscope.train import checkpoint_files
 from vitscope.train.checkpoint import Checkpoint, Checkpoints
 
-KILLS = 30
+KILLS = 24
 
 
 def save(store: Checkpoints, step: int, version: int = 0) -> None:

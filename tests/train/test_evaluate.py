@@ -1,4 +1,4 @@
-"""Evaluation: every picture once, figures that do not depend on the batch, memory that runs out, numbers that are none."""
+"""Evaluation: every picture once, the same figures whatever the batch, also when memory runs out or logits are NaN."""
 
 from __future__ import annotations
 
@@ -83,7 +83,8 @@ def test_figures_are_those_of_scikit_learn() -> None:
     assert 0.3 < found.accuracy < 0.9, "the case tells right from wrong"
     assert found.loss == pytest.approx(log_loss(labels, logits.double().softmax(-1), labels=classes), rel=1e-6)
     assert found.top5 == pytest.approx(top_k_accuracy_score(labels, logits, k=5, labels=classes))
-    assert found.confusion.dtype == torch.int64 and found.confusion.device.type == "cpu"
+    assert found.confusion.dtype == torch.int64
+    assert found.confusion.device.type == "cpu"
     np.testing.assert_array_equal(found.confusion.numpy(), confusion_matrix(labels, predicted, labels=classes))
 
 
@@ -93,13 +94,15 @@ def test_the_batch_changes_nothing() -> None:
     for size, batch in ((1, None), (10, None), (10, 3), (97, 7), (50, 1000)):
         part = judged(Readout(), Fixed(logits, labels, size), batch=batch)
         assert (part.loss, part.accuracy, part.top5) == (whole.loss, whole.accuracy, whole.top5)
-        assert torch.equal(part.confusion, whole.confusion) and part.worst == whole.worst
+        assert torch.equal(part.confusion, whole.confusion)
+        assert part.worst == whole.worst
 
 
 def test_batch_is_the_most_that_goes_through_at_once() -> None:
     model = Readout()
     found = judged(model, Fixed(*random_case(25), 10), batch=4)
-    assert model.came == [4, 4, 2, 4, 4, 2, 4, 1] and found.batch == 4
+    assert model.came == [4, 4, 2, 4, 4, 2, 4, 1]
+    assert found.batch == 4
     assert judged(Readout(), Fixed(*random_case(25), 10)).batch == 10
 
 
@@ -112,7 +115,8 @@ def test_no_top_five_of_five_classes() -> None:
 def test_equal_logits_are_not_all_at_the_top() -> None:
     labels = torch.arange(K)
     found = judged(Readout(), Fixed(torch.zeros(K, K), labels))
-    assert found.accuracy == 1 / K and found.top5 == 5 / K
+    assert found.accuracy == 1 / K
+    assert found.top5 == 5 / K
     assert found.loss == pytest.approx(math.log(K))
 
 
@@ -124,12 +128,14 @@ def test_the_worst_are_the_most_confidently_wrong() -> None:
     order = sorted(wrong, key=lambda i: -float(probabilities[i].max()))[:6]
     assert [worst.index for worst in found.worst] == [1000 + i for i in order]
     for worst, i in zip(found.worst, order, strict=True):
-        assert worst.label == labels[i] and worst.predicted == logits[i].argmax() != labels[i]
+        assert worst.label == labels[i]
+        assert worst.predicted == logits[i].argmax() != labels[i]
         assert worst.confidence == pytest.approx(float(probabilities[i].max()), rel=1e-5)
         assert worst.loss == pytest.approx(-math.log(float(probabilities[i, labels[i]])), rel=1e-4)
     assert len(judged(Readout(), Fixed(logits, labels), worst=1000).worst) == len(wrong)
     perfect = judged(Readout(), Fixed(torch.eye(K) * 9, torch.arange(K)))
-    assert perfect.worst == [] and perfect.accuracy == 1
+    assert perfect.worst == []
+    assert perfect.accuracy == 1
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
@@ -137,17 +143,21 @@ def test_what_is_no_number_is_wrong_and_shows_in_the_loss(value: float) -> None:
     logits, labels = torch.eye(K) * 9, torch.arange(K)
     logits[3, 3] = value  # argmax would call it right
     found = judged(Readout(), Fixed(logits, labels))
-    assert found.accuracy == 7 / 8 and found.top5 == 7 / 8
+    assert found.accuracy == 7 / 8
+    assert found.top5 == 7 / 8
     assert math.isnan(found.loss)
-    assert found.confusion.sum() == 7 and found.confusion[3].sum() == 0
-    assert found.worst == [] and found.count == 8
+    assert found.confusion.sum() == 7
+    assert found.confusion[3].sum() == 0
+    assert found.worst == []
+    assert found.count == 8
 
 
 def test_a_class_ruled_out_is_a_number() -> None:
     logits, labels = torch.eye(K) * 9, torch.arange(K)
     logits[3, 4] = -math.inf
     found = judged(Readout(), Fixed(logits, labels))
-    assert found.accuracy == 1 and math.isfinite(found.loss)
+    assert found.accuracy == 1
+    assert math.isfinite(found.loss)
 
 
 def test_modes_come_back_and_dropout_is_off() -> None:
@@ -157,7 +167,9 @@ def test_modes_come_back_and_dropout_is_off() -> None:
     model[1].eval()
     found = judged(model, Fixed(logits, labels))
     assert found.accuracy == judged(Readout().eval(), Fixed(logits, labels)).accuracy
-    assert model.training and model[0].training and not model[1].training
+    assert model.training
+    assert model[0].training
+    assert not model[1].training
 
 
 def test_no_gradient_is_kept() -> None:
@@ -214,15 +226,20 @@ def test_out_of_memory_halves_and_every_picture_is_still_counted_once(error: Bas
     whole = judged(Readout(), Fixed(logits, labels, 32))
     assert (found.loss, found.accuracy, found.count) == (whole.loss, whole.accuracy, 97)
     assert torch.equal(found.confusion, whole.confusion)
-    assert model.came[:4] == [32, 16, 8, 4] and max(model.came[3:]) == 4, "what was learned holds for later batches"
-    assert found.batch == 4 and len(said) == 3 and "32" in said[0] and "now 16" in said[0]
+    assert model.came[:4] == [32, 16, 8, 4]
+    assert max(model.came[3:]) == 4, "what was learned holds for later batches"
+    assert found.batch == 4
+    assert len(said) == 3
+    assert "32" in said[0]
+    assert "now 16" in said[0]
 
 
 def test_one_picture_too_many_is_told_in_words() -> None:
     model = Readout(most=0).train()
     with pytest.raises(VitscopeError, match="not even one picture") as caught:
         evaluate(model, Fixed(*random_case()), num_classes=K)
-    assert "in a test" in str(caught.value) and model.training
+    assert "in a test" in str(caught.value)
+    assert model.training
 
 
 def test_other_errors_pass_through() -> None:
@@ -234,7 +251,8 @@ def test_stopped_between_two_batches() -> None:
     model = Readout().train()
     answers = iter([False, False, True])
     assert evaluate(model, Fixed(*random_case(), 10), num_classes=K, stop=lambda: next(answers)) is None
-    assert model.came == [10, 10] and model.training
+    assert model.came == [10, 10]
+    assert model.training
     assert judged(Readout(), Fixed(*random_case()), stop=lambda: False).count == 97
 
 
@@ -260,15 +278,18 @@ def test_real_pictures_through_both_loaders(kind: Any) -> None:
     loader.close()
     assert found.count == len(dataset.splits["test"])
     np.testing.assert_array_equal(found.confusion.sum(1).numpy(), dataset.counts("test"))
-    assert again.loss == pytest.approx(found.loss, rel=1e-6) and again.accuracy == found.accuracy
+    assert again.loss == pytest.approx(found.loss, rel=1e-6)
+    assert again.accuracy == found.accuracy
     source = dataset.source
-    assert all(source.labels[worst.index] == worst.label for worst in found.worst) and len(found.worst) == 16
+    assert all(source.labels[worst.index] == worst.label for worst in found.worst)
+    assert len(found.worst) == 16
     assert {worst.index for worst in found.worst} <= set(dataset.splits["test"].tolist())
 
 
 def test_what_is_out_of_memory() -> None:
     assert is_out_of_memory(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"))
-    assert is_out_of_memory(real_cpu_error()) and is_out_of_memory(MemoryError())
+    assert is_out_of_memory(real_cpu_error())
+    assert is_out_of_memory(MemoryError())
     assert is_out_of_memory(RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"))
     assert not is_out_of_memory(RuntimeError("shapes cannot be multiplied"))
     assert not is_out_of_memory(ValueError("can't allocate memory"))

@@ -185,6 +185,14 @@ def test_muon_has_the_linear_layers_of_the_blocks(name: str) -> None:
     assert all(parameters[name].ndim == 2 for name in matrices)
 
 
+def test_a_head_with_a_number_in_its_name_is_not_muons(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = odd_vit()
+    model.add_module("tail", nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)))
+    monkeypatch.setattr(model, "classifiers", lambda: ["tail.1"])
+    groups = by_name(parameter_groups(model, settings("muon")))
+    assert [groups[name].kind for name in ("tail.0.weight", "tail.1.weight")] == ["matrix", "rest"]
+
+
 def test_frozen_parameters_are_in_no_group() -> None:
     model = small("vit_tiny")
     frozen = freeze(model, ("blocks.0.", "pos_embed"))

@@ -78,9 +78,11 @@ def test_parts_of_a_batch_add_up_to_the_whole(settings: Any, extra: Any, shares:
         part, logits = objective(x, y)
         (part * len(x) / len(images)).backward()
         total += part.detach() * len(x) / len(images)
-        assert logits.shape == (len(x), K) and not logits.requires_grad
+        assert logits.shape == (len(x), K)
+        assert not logits.requires_grad
 
-    assert whole.dtype == torch.float32 and whole.shape == ()
+    assert whole.dtype == torch.float32
+    assert whole.shape == ()
     torch.testing.assert_close(total, whole.detach())
     found = gradients(model)
     assert found.keys() == wanted.keys()
@@ -180,7 +182,8 @@ def test_without_a_teacher_a_distilled_model_trains_the_mean_of_its_heads() -> N
     loss, _ = Objective(model, LossConfig())(images, labels)  # the second objective takes the first one's mode back
     loss.backward()
     torch.testing.assert_close(loss, F.cross_entropy(model.eval()(images), labels))
-    assert model.head.weight.grad.abs().max() > 0 and model.head_dist.weight.grad.abs().max() > 0
+    assert model.head.weight.grad.abs().max() > 0
+    assert model.head_dist.weight.grad.abs().max() > 0
 
 
 def test_the_teacher_learns_nothing() -> None:
@@ -251,7 +254,8 @@ def test_under_autocast_the_loss_is_float32() -> None:
     plain, _ = objective(images, labels)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         loss, logits = objective(images, labels)
-    assert loss.dtype == torch.float32 and logits.dtype == torch.bfloat16
+    assert loss.dtype == torch.float32
+    assert logits.dtype == torch.bfloat16
     assert loss.item() == pytest.approx(plain.item(), rel=0.03)
     loss.backward()
     assert model.head.weight.grad.dtype == torch.float32

@@ -72,7 +72,9 @@ def test_without_weights_it_is_the_section_with_the_datas_classes(family: str) -
     torch.manual_seed(3)
     wanted = build_model(section(FAMILIES[family], num_classes=3).bare)
     assert all(same(model, wanted, set(wanted.state_dict())))
-    assert model.num_classes == 3 and model.labels == NAMES[:3] and remarks == []
+    assert model.num_classes == 3
+    assert model.labels == NAMES[:3]
+    assert remarks == []
     assert type(model.config) is type(FAMILIES[family])  # without the section's name, as it is saved
 
 
@@ -83,7 +85,8 @@ def test_the_same_classes_take_every_weight(tmp_path: Path, family: str) -> None
     model, remarks = starting_model(section(config), num_classes=5, init_from=str(tmp_path / "model"), labels=NAMES)
     assert all(same(model, source, set(source.state_dict())))
     assert any("with their head" in remark for remark in remarks)
-    assert model.config == config and model.training
+    assert model.config == config
+    assert model.training
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -95,7 +98,8 @@ def test_other_classes_get_a_new_head_and_the_rest_is_taken(tmp_path: Path, fami
     torch.manual_seed(3)
     fresh = build_model(section(config, num_classes=3).bare)
     assert all(same(model, source, set(model.state_dict()) - heads(model)))
-    assert heads(model) and all(same(model, fresh, heads(model)))
+    assert heads(model)
+    assert all(same(model, fresh, heads(model)))
     assert not all(same(model, fresh, set(fresh.state_dict()) - heads(model)))
     assert any("3 classes instead of 5" in remark for remark in remarks)
 
@@ -136,7 +140,8 @@ def test_what_has_no_weights_is_the_sections(tmp_path: Path) -> None:
     saved(tmp_path / "model", labels=NAMES)
     asked = section(drop_rate=0.3, drop_path_rate=0.2, head_drop_rate=0.1, init="xavier")
     model: Any = starting_model(asked, num_classes=5, init_from=str(tmp_path / "model"), labels=NAMES)[0]
-    assert model.head_drop.p == 0.1 and model.pos_drop.p == 0.3
+    assert model.head_drop.p == 0.1
+    assert model.pos_drop.p == 0.3
     rates = [module.rate for module in model.modules() if isinstance(module, DropPath)]
     assert max(rates) == 0.2
     assert model.config == asked.bare
@@ -147,7 +152,8 @@ def test_the_preprocessing_of_the_weights_is_carried(tmp_path: Path) -> None:
     seen = PreprocessConfig(img_size=(16, 16), mean=(0.1, 0.2, 0.3))
     save_model(build_model(VIT), tmp_path / "model", preprocessing=seen)
     model, _ = starting_model(section(), num_classes=5, init_from=str(tmp_path / "model"), labels=None)
-    assert model.preprocessing == seen and model.labels is None
+    assert model.preprocessing == seen
+    assert model.labels is None
 
 
 def test_equal_layers_in_other_words_are_equal(tmp_path: Path) -> None:
@@ -184,6 +190,12 @@ def test_other_layers_are_refused_by_name_and_both_values(tmp_path: Path, key: s
     assert str(tmp_path / "model") in str(error.value)
 
 
+def test_where_layer_scale_begins_is_no_layer(tmp_path: Path) -> None:
+    source = saved(tmp_path / "model", ViTConfig(**SMALL, layer_scale=0.1))  # type: ignore[arg-type]
+    model, _ = starting_model(section(layer_scale=0.5), num_classes=5, init_from=str(tmp_path / "model"), labels=None)
+    assert all(same(model, source, set(source.state_dict())))
+
+
 def test_another_family_is_refused(tmp_path: Path) -> None:
     saved(tmp_path / "model", FAMILIES["cnn"])
     with pytest.raises(ConfigError, match="'cnn', of which the weights are, received 'vit'"):
@@ -193,7 +205,8 @@ def test_another_family_is_refused(tmp_path: Path) -> None:
 def test_mean_instead_of_class_token_is_allowed_and_said(tmp_path: Path) -> None:
     saved(tmp_path / "model")
     model, remarks = starting_model(section(pool="mean"), num_classes=5, init_from=str(tmp_path / "model"), labels=None)
-    assert model.config.pool == "mean" and any("'mean' instead of 'cls'" in remark for remark in remarks)
+    assert model.config.pool == "mean"
+    assert any("'mean' instead of 'cls'" in remark for remark in remarks)
 
 
 @pytest.mark.parametrize("kind", ["mae", "simmim"])
@@ -206,7 +219,8 @@ def test_a_masked_model_gives_its_encoder(tmp_path: Path, kind: str) -> None:
     asked = section(position="sincos", pool="mean")
     model, remarks = starting_model(asked, num_classes=5, init_from=str(tmp_path / "model"), labels=NAMES)
     assert all(same(model, source.encoder, set(source.encoder.state_dict())))
-    assert any("encoder" in remark for remark in remarks) and any("head of 5" in remark for remark in remarks)
+    assert any("encoder" in remark for remark in remarks)
+    assert any("head of 5" in remark for remark in remarks)
     assert model(torch.randn(2, 3, 16, 16)).shape == (2, 5)
 
 

@@ -38,7 +38,8 @@ def test_a_run_is_its_model(run: Path) -> None:
         assert model_folder(source) == run / "model"
         loaded = vitscope.load_model(source)
         assert all(torch.equal(tensor, loaded.state_dict()[name]) for name, tensor in model.state_dict().items())
-        assert loaded.preprocessing == SEEN and loaded.labels == ["a", "b", "c"]
+        assert loaded.preprocessing == SEEN
+        assert loaded.labels == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("load", [load_model, load_config, load_labels, load_preprocessing])
@@ -61,7 +62,7 @@ def test_damage_in_a_runs_model_names_the_file(run: Path) -> None:
         load_model(run)
     assert str(run / "model" / "config.json") in str(caught.value)
     (run / "model" / "config.json").unlink()
-    with pytest.raises(VitscopeError, match="it has no config.json"):
+    with pytest.raises(VitscopeError, match=r"it has no config\.json"):
         load_model(run)
 
 

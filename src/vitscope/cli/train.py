@@ -24,6 +24,11 @@ from vitscope.train.config.read import read_train_config
 if TYPE_CHECKING:
     from vitscope.train.fit import Run
 
+PLACES = ("--out", "--resume-from")
+"""Flags with a value that say where a run is."""
+ONCE = ("--resume", "--overwrite", "--json")
+"""Switches that are not about what is trained."""
+
 
 def run(args: Sequence[str]) -> int:
     command, settings = read_command(args)
@@ -38,6 +43,8 @@ def run(args: Sequence[str]) -> int:
 
     # From here on a signal is heard: importing torch takes seconds.
     with StopFlag() as stop:
+        if command.resume_from is not None:
+            RunFolder.open(command.out or "")  # a new folder would be begun at step 0, whatever was asked for
         config = resolve(command, settings, _start(command, settings))
         from vitscope.train.fit import fit
 
@@ -48,7 +55,7 @@ def run(args: Sequence[str]) -> int:
             resume=command.resume,
             resume_from=command.resume_from,
             overwrite=command.overwrite,
-            command=shlex.join(["vitscope", "train", *args]),
+            command=_repeatable(command, args),
             stop=stop,
         )
     report = report_of(done)
@@ -87,6 +94,20 @@ def _run_name(command: TrainCommand, config: TrainConfig) -> str:
         return word
     path = Path(word).resolve()
     return re.sub(r"-\d+$", "", path.parent.name) if path.name == CONFIG else path.stem
+
+
+def _repeatable(command: TrainCommand, args: Sequence[str]) -> str | None:
+    """What to type for such a run anywhere: where it was written is nobody else's business. A run that is continued by
+    its folder alone has no such command."""
+    if command.recipe is None and command.resumes:
+        return None
+    words, passes = ["vitscope", "train"], False
+    for arg in args:
+        flag, equals, _ = arg.replace("_", "-").partition("=")
+        if not passes and flag not in PLACES and flag not in ONCE:
+            words.append(arg)
+        passes = flag in PLACES and not equals
+    return shlex.join(words)
 
 
 def _list(command: TrainCommand) -> None:

@@ -10,7 +10,7 @@ import contextlib
 import io
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +56,13 @@ class MetricsFile:
 
     def cut_after(self, step: int) -> int:
         """Drop the rows past `step` (and half a last line) by an atomic rewrite; how many rows went."""
+        return self.cut(lambda row: row["step"] > step)
+
+    def cut(self, goes: Callable[[dict[str, Any]], bool]) -> int:
+        """Drop the rows of which `goes` is true (and half a last line) by an atomic rewrite; how many went."""
         content = self._content()
         lines = [(line, row) for line, row in _lines(content) if row is not None or line.endswith(b"\n")]
-        kept = [line for line, row in lines if row is None or row["step"] <= step]
+        kept = [line for line, row in lines if row is None or not goes(row)]
         wanted = b"".join(line if line.endswith(b"\n") else line + b"\n" for line in kept)
         if wanted != content:
             write_atomically(self.path, wanted)

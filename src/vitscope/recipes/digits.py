@@ -22,11 +22,11 @@ def digits_vit() -> TrainConfig:
     )
     return TrainConfig(
         model=named_model("vit", model),
-        data=DataConfig(name="digits", batch_size=128),
+        data=DataConfig(name="digits", batch_size=64),
         # A mirrored digit is another sign: no flip.
         augment=AugmentConfig(crop="padded", padding=1, rotate_degrees=10.0),
         optim=OptimConfig(name="muon", lr=2e-3, weight_decay=0.05),
         schedule=ScheduleConfig(warmup="10 %"),
         loss=LossConfig(smoothing=0.1),
-        loop=LoopConfig(epochs=60),
+        loop=LoopConfig(epochs=40, ema_decay=0.99),
     )

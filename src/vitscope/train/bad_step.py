@@ -64,12 +64,12 @@ def record_bad_step(
     write_json(
         place / "step.json",
         {
+            **row,
             "seed": seed,
-            "epoch": epoch,
+            "epoch": epoch,  # from 0, as the loader counts; the row's counts from 1
             "batch": batch,
             "micro_batch": state.micro_batch,
             "weights_are_finite": are_finite,
-            **row,
         },
     )
     return place

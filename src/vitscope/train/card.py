@@ -15,12 +15,14 @@ MOST_LABELS = 100
 USE = """## How to use it
 
 ```python
+import torch
 import vitscope
 from vitscope.data.preprocess import preprocess
 
 model = vitscope.load_model("FOLDER")  # the folder this file is in
 picture = vitscope.decode_image("PICTURE")
-shares = model(preprocess(picture, model.preprocessing)[None]).softmax(dim=1)
+with torch.inference_mode():
+    shares = model(preprocess(picture, model.preprocessing)[None]).softmax(dim=1)
 print(model.labels[int(shares.argmax())], float(shares.max()))
 ```
 
@@ -77,7 +79,7 @@ def _what(config: TrainConfig, dataset_line: str, classes: Sequence[str], params
     height, width = pair(config.model.bare.img_size)
     return (
         f"A network of the family {config.model.family} with {params:,} parameters. It takes pictures of {height} x "
-        f"{width} pixels and says which of {len(classes):,} classes each shows.\n\n"
+        f"{width} pixels and says which of {len(classes):,} classes each shows. `config.json` has its settings.\n\n"
         f"Trained on: {_plain(dataset_line)}\n"
     )
 
@@ -89,7 +91,7 @@ def _accuracy(config: TrainConfig, best: Mapping[str, Any], test: Mapping[str, A
     if epoch is not None:
         sentence = f"\nThese are the weights of epoch {epoch:g}, the best by {monitor}."
         if monitor.startswith("val/"):
-            sentence += " They were chosen by the validation pictures, so that their figures flatter it a little."
+            sentence += " The validation pictures chose them, and so their figures flatter them a little."
         lines.append(sentence)
     return "\n".join(lines) + "\n"
 
@@ -143,6 +145,8 @@ def _pictures(config: TrainConfig) -> str:
 
 
 def _labels(classes: Sequence[str]) -> str:
+    if list(classes) == [str(number) for number in range(len(classes))]:
+        return f"## Classes\n\nThe numbers 0 to {len(classes) - 1:,}.\n"
     listed = ", ".join(f"{number} {_plain(name)}" for number, name in enumerate(classes[:MOST_LABELS]))
     more = f", and {len(classes) - MOST_LABELS:,} more in `labels.json`" if len(classes) > MOST_LABELS else ""
     return f"## Classes\n\n{listed}{more}\n"

@@ -79,16 +79,27 @@ def _plain_key(key: Any, name: str) -> Any:
     raise CheckpointError(expected(f"a key of {name}", "text or an integer", repr(key)), where=_WHERE, fix="use text")
 
 
+def require_finite(tensors: Mapping[str, Tensor], what: str = "model") -> None:
+    """Refuse tensors with NaN or infinity in them, by name."""
+    for name, tensor in tensors.items():
+        _refuse_not_finite(tensor.detach(), f"{what}/{name}")
+
+
 def _saved(tensor: Tensor, name: str) -> Tensor:
     """A contiguous copy on the CPU: of a view only what it shows, of shared memory one's own."""
     tensor = tensor.detach()
-    if tensor.is_floating_point() or tensor.is_complex():
-        finite = torch.isfinite(tensor)
-        if not bool(finite.all()):
-            bad = tensor.numel() - int(finite.sum())
-            raise NotFiniteError(
-                f"{name}: {bad:,} of {tensor.numel():,} values are NaN or infinite; such a state is not saved",
-                where=_WHERE,
-                fix="go back to the checkpoint before, and lower the learning rate (--lr) or clip gradients",
-            )
+    _refuse_not_finite(tensor, name)
     return tensor.to("cpu", copy=True, memory_format=torch.contiguous_format)
+
+
+def _refuse_not_finite(tensor: Tensor, name: str) -> None:
+    if not tensor.is_floating_point() and not tensor.is_complex():
+        return
+    finite = torch.isfinite(tensor)
+    if not bool(finite.all()):
+        bad = tensor.numel() - int(finite.sum())
+        raise NotFiniteError(
+            f"{name}: {bad:,} of {tensor.numel():,} values are NaN or infinite; such a state is not saved",
+            where=_WHERE,
+            fix="go back to the checkpoint before, and lower the learning rate (--lr) or clip gradients",
+        )

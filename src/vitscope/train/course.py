@@ -81,6 +81,15 @@ class Course:
             self.best, self.best_step, self.best_epoch = value, step, self.epoch
         return is_best
 
+    @property
+    def best_so_far(self) -> tuple[float | None, int | None, int | None]:
+        """The best value, its step and epoch."""
+        return self.best, self.best_step, self.best_epoch
+
+    @best_so_far.setter
+    def best_so_far(self, value: tuple[float | None, int | None, int | None]) -> None:
+        self.best, self.best_step, self.best_epoch = value
+
     def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
 

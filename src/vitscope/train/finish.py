@@ -11,6 +11,8 @@ import numpy as np
 
 from vitscope.core.environment import describe_versions
 from vitscope.core.files import write_atomically
+from vitscope.data.dataset import Dataset
+from vitscope.data.splits import PARTS
 from vitscope.train.card import model_card
 from vitscope.train.evaluate import Evaluation, evaluate
 from vitscope.train.loop import Work, say
@@ -48,7 +50,7 @@ def finish(work: Work, bench: Bench, *, command: str) -> None:
     best = next((row for row in rows if row["step"] == work.course.best_step and work.config.loop.monitor in row), {})
     card = model_card(
         config=work.config,
-        dataset_line=repr(bench.dataset).removeprefix("Dataset(").removesuffix(")"),
+        dataset_line=_in_words(bench.dataset),
         classes=list(bench.dataset.class_names),
         params=sum(parameter.numel() for parameter in work.state.model.parameters()),
         best={**best, "val/count": len(bench.dataset.splits["val"])},
@@ -82,7 +84,12 @@ def _test(work: Work, bench: Bench) -> Evaluation | None:
 def draw(work: Work, bench: Bench, found: Evaluation | None) -> None:
     """All pictures that can be drawn now. One that fails is named in the log and costs only itself."""
     folder, rows, names = work.run.plots, work.run.metrics.read(), bench.dataset.class_names
-    _draw(folder, "curves", lambda path: draw_curves(rows, path))
+    loop = work.config.loop
+    _draw(
+        folder,
+        "curves",
+        lambda path: draw_curves(rows, path, monitor=loop.monitor, larger_is_better=loop.larger_is_better),
+    )
     _draw(folder, "lr", lambda path: draw_lr(rows, path))
     _draw(folder, "grad_norms", lambda path: draw_grad_norms(rows, path))
     if found is None:
@@ -106,6 +113,13 @@ def draw_first(work: Work, bench: Bench) -> None:
             break
     names = bench.dataset.class_names
     _draw(work.run.plots, "first_batches", lambda path: draw_first_batches(batches, bench.preprocess, names, path))
+
+
+def _in_words(dataset: Dataset) -> str:
+    """Without a path: the card travels with the model."""
+    sizes = ", ".join(f"{len(dataset.splits[part]):,} {part}" for part in PARTS)
+    name = Path(dataset.config.name).name
+    return f"{name} ({dataset.source.kind}), {dataset.num_classes} classes, {sizes} pictures"
 
 
 def _draw(folder: Path, name: str, call: Callable[[Path], object]) -> None:

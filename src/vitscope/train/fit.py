@@ -20,7 +20,7 @@ from vitscope.train.changes import changes
 from vitscope.train.checkpoint import Checkpoint
 from vitscope.train.config import TrainConfig
 from vitscope.train.finish import draw, draw_first, finish
-from vitscope.train.loop import Work, restore, save, say, train
+from vitscope.train.loop import Work, is_to_come, restore, save, say, train
 from vitscope.train.observer import Observer, Observers
 from vitscope.train.progress import Progress
 from vitscope.train.setup import Bench, lay_out, set_up, settle
@@ -90,13 +90,18 @@ def fit(
         dataset = open_dataset(config.data)
         config = settle(config, dataset)
         run, goes_on = _run_folder(config, out, name, resume or resume_from is not None, overwrite)
-        if goes_on and (run.read_status() or {}).get("state") == "finished" and resume_from is None:
-            _tell(quiet, f"{run.path} is finished: nothing to resume")
+        before = load_yaml(TrainConfig, run.config_path) if goes_on and run.config_path.exists() else config
+        changes(before, config)  # refuses before anything is written
+        longer = config.loop.epochs > before.loop.epochs
+        finished = goes_on and (run.read_status() or {}).get("state") == "finished"
+        if finished and resume_from is None and not longer:
+            _tell(quiet, f"{run.path} is finished: nothing to resume (more epochs: --epochs N)")
             return Run(run, "finished", 0)
-        stack.enter_context(_logging_to(run.log_path))
+        told = Observers([] if quiet else [_Voice()])
+        stack.enter_context(_logging_to(run.log_path, told))
         stack.enter_context(_failures_told(run))
         bench = lay_out(config, dataset, device)
-        work, checkpoint = _prepared(bench, run, goes_on, resume_from, after_step, observers, quiet, stop)
+        work, checkpoint = _prepared(bench, run, before, goes_on, resume_from, after_step, told, observers, quiet, stop)
         stack.callback(work.observers.close)
         stack.callback(work.launcher.loader.close)
         stack.enter_context(Heartbeat(run.status))
@@ -107,8 +112,8 @@ def fit(
         train(work)
 
         if not work.course.is_over:
-            draw(work, bench, None)
             run.write_status("stopped", step=work.step)
+            draw(work, bench, None)
             say(work, f"stopped by {stop.cause} after step {work.step}; everything is saved")
             return Run(run, "stopped", stop.exit_code)
         finish(work, bench, command=command or "vitscope.fit(config)")
@@ -138,25 +143,24 @@ def _run_folder(
 def _prepared(
     bench: Bench,
     run: RunFolder,
+    before: TrainConfig,
     goes_on: bool,
     resume_from: str | Path | None,
     after: Sequence[AfterStep],
+    told: Observers,
     watchers: Sequence[Observer],
     quiet: bool,
     stop: StopFlag,
 ) -> tuple[Work, Checkpoint | None]:
-    """Everything in its place: at step 0, or where the checkpoint was made."""
-    config, told = bench.config, Observers([])
-    if not quiet:
-        told.watchers.append(_Voice())
+    """Everything in its place: at step 0, or where the checkpoint was made. `before` are the settings until now."""
+    config = bench.config
 
     def speak(text: str) -> None:
         log.info(text)
         told.say(text)
 
-    if goes_on and run.config_path.exists():
-        for change in changes(load_yaml(TrainConfig, run.config_path), config):
-            speak(f"changed since the run began: {change}")
+    for change in changes(before, config):
+        speak(f"changed since the run began: {change}")
     run.write_status("starting")
     run.save_config(config)
     run.save_environment()
@@ -173,10 +177,14 @@ def _prepared(
     if checkpoint is not None:
         _refuse_other_split(checkpoint, work)
         restore(work, checkpoint)
+        if config.loop.epochs != before.loop.epochs:
+            work.course.is_over = work.course.epoch >= config.loop.epochs
         work.checkpoints.drop_after(checkpoint.step)
+        if resume_from is None and work.course.best_step == checkpoint.step:
+            work.checkpoints.mark_best(checkpoint.step)  # a kill can fall between the checkpoint and its mark
         speak(f"resuming after step {work.step} (epoch {work.course.epoch + 1}, batch {work.course.batch})")
     if goes_on:
-        run.metrics.cut_after(work.step)
+        run.metrics.cut(lambda row: is_to_come(work, row))
     told.watchers[:] = [TensorBoard(run.path, purge_step=work.step + 1 if goes_on else None), *watchers]
     if not quiet:
         told.watchers.insert(
@@ -216,18 +224,34 @@ def _tell(quiet: bool, text: str) -> None:
 
 
 @contextlib.contextmanager
-def _logging_to(path: Path) -> Iterator[None]:
-    handler = logging.FileHandler(path, encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+def _logging_to(path: Path, told: Observer) -> Iterator[None]:
+    """What is logged goes into the run's log; warnings (a damaged checkpoint, a lost worker) are said aloud too."""
+    file, aloud = logging.FileHandler(path, encoding="utf-8"), _Aloud(told)
+    file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     before = log.level
     log.setLevel(logging.INFO)
-    log.addHandler(handler)
+    log.addHandler(file)
+    log.addHandler(aloud)
     try:
         yield
     finally:
-        log.removeHandler(handler)
+        log.removeHandler(aloud)
+        log.removeHandler(file)
         log.setLevel(before)
-        handler.close()
+        file.close()
+
+
+class _Aloud(logging.Handler):
+    """Passes warnings to whoever watches. What is less is said by whom it concerns; errors end the run and are shown
+    then."""
+
+    def __init__(self, told: Observer) -> None:
+        super().__init__(logging.WARNING)
+        self.told = told
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno == logging.WARNING:
+            self.told.say(f"warning: {record.getMessage()}")
 
 
 @contextlib.contextmanager
@@ -236,7 +260,10 @@ def _failures_told(run: RunFolder) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        log.error("the run ended: %s", error, exc_info=True)
+        log.error("the run ended: %s", str(error) or type(error).__name__, exc_info=True)
         with contextlib.suppress(OSError):
-            run.write_status("diverged" if isinstance(error, DivergedError) else "failed", error=str(error))
+            if isinstance(error, KeyboardInterrupt):  # Ctrl-C for the second time: the last checkpoint stands
+                run.write_status("stopped")
+            else:
+                run.write_status("diverged" if isinstance(error, DivergedError) else "failed", error=str(error))
         raise

@@ -130,11 +130,14 @@ class Launcher:
                     work()
             torch.cuda.current_stream().wait_stream(side)
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
+            # Other threads (the one that pins memory for the worker loader) go on calling CUDA meanwhile.
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
                 work()
+        except Exception:
+            _fresh_generator(state.device)
+            raise
         finally:
             state.hold.fill_(0.0)
-            state.ledger.clear()
             state.is_updating = False  # a held step that failed half-way has changed nothing
         self.say(f"a step is one CUDA graph{' of compiled kernels' if self.launch == 'compiled_graph' else ''}")
         return graph
@@ -189,3 +192,10 @@ class Launcher:
         if self.launch == "eager":
             self._objective = self._plain
         self.say(f"launch '{was}' does not work here ({reason}): going on with '{self.launch}'")
+
+
+def _fresh_generator(device: torch.device) -> None:
+    """A capture that fails leaves torch's generator waiting for its end, and every dropout after it fails too. It gets
+    another state in its place; the next step seeds it anyway."""
+    index = torch.cuda.current_device() if device.index is None else device.index
+    torch.cuda.default_generators[index].graphsafe_set_state(torch.Generator(device).graphsafe_get_state())

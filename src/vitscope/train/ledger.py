@@ -17,11 +17,12 @@ class Ledger:
 
     def __init__(self, device: torch.device, rows: int) -> None:
         self.names: list[str] = []
-        self._table = torch.zeros(rows, 0, device=device)
+        self._table = torch.zeros(rows + 1, 0, device=device)  # the last row is for what is never read
         self._next = torch.zeros(1, dtype=torch.int64, device=device)
 
     def enter(self, scalars: dict[str, Tensor], hold: Tensor) -> None:
-        """Write a row. No host sync. A held step writes where the next one will, and so is never read."""
+        """Write a row. No host sync. A held step writes where the next one will, and so is never read; so are steps
+        beyond the table."""
         if not self.names:
             self.names = list(scalars)
             self._table = self._table.new_zeros(len(self._table), len(self.names))
@@ -36,7 +37,7 @@ class Ledger:
 
     def read(self) -> list[dict[str, float]]:
         """The rows since the last reading. This is where the host waits for the device."""
-        count = min(int(self._next), len(self._table))
+        count = min(int(self._next), len(self._table) - 1)
         rows = self._table[:count].tolist()
         self._next.zero_()
         return [dict(zip(self.names, row, strict=True)) for row in rows]

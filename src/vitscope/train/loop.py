@@ -27,7 +27,7 @@ from vitscope.train.schedule import Plateau
 from vitscope.train.signals import StopFlag
 from vitscope.train.state import TrainState
 from vitscope.train.step import AfterStep
-from vitscope.train.watch import Watch, WentWrongError
+from vitscope.train.watch import Watch, WentWrongError, is_bad
 
 MOST_FAILED_SAVES = 3
 STATUS_SECONDS = 5.0
@@ -79,16 +79,18 @@ def train(work: Work) -> None:
             work.clock = time.perf_counter()
             for batch in work.launcher.epoch(course.epoch, course.batch):
                 note_step(work, batch)
-                if work.stop or _is_due(look_every(work), work.step):
+                stops = bool(work.stop)  # asked once: raised in between, it would leave without saving
+                if stops or len(work.steps_unread) >= look_every(work):
                     look(work)
-                if work.stop or _is_due(config.checkpoint.every_steps, work.step):
+                if stops or _is_due(config.checkpoint.every_steps, work.step):
                     save(work)
-                if work.stop:
+                if stops:
                     return
             look(work)
 
             # --- evaluation --------------------------------------------------------------------------------------
             is_last, is_best = course.epoch + 1 >= config.loop.epochs, False
+            best_before = course.best_so_far
             row: dict[str, Any] = {"step": work.step, "epoch": course.epoch + 1, **course.epoch_means()}
             if is_last or _is_due(config.loop.eval_every, course.epoch + 1):
                 found = work.evaluate()
@@ -102,8 +104,8 @@ def train(work: Work) -> None:
             # --- the next epoch ----------------------------------------------------------------------------------
             course.next_epoch()
             course.is_over = is_last or has_waited_enough(work)
-            if is_best:
-                work.save_model()
+            if is_best and not keep_model(work):
+                is_best, course.best_so_far = False, best_before
             if is_best or course.is_over or _is_due(config.checkpoint.every_epochs, course.epoch):
                 save(work, best=is_best)
         except (WentWrongError, NotFiniteError) as trouble:
@@ -128,11 +130,13 @@ def look(work: Work) -> None:
     for row in told:
         work.run.metrics.append(row)
         course.count(row)
-    work.observers.steps(told)
+    if told:
+        work.observers.steps(told)
     _write_status(work)
     for row, batch in zip(told, batches, strict=True):
-        if work.watch.see(row):
+        if is_bad(row) and course.bad_in_a_row == 0:
             _record_bad_step(work, row, batch - 1)
+        work.watch.see(row)
 
 
 def look_every(work: Work) -> int:
@@ -142,10 +146,11 @@ def look_every(work: Work) -> int:
 
 def judge(work: Work, row: dict[str, Any]) -> bool:
     """Draw the consequences of an evaluation: best or not, and a lower learning rate on a plateau."""
-    config, course = work.config, work.course
+    config, course, before = work.config, work.course, work.plateau.factor
     if config.schedule.name == "plateau" and work.plateau.update(_metric(row, config.schedule.plateau_metric)):
-        work.state.lr_factor.mul_(config.schedule.plateau_factor)
-        say(work, f"plateau: lr is multiplied by {config.schedule.plateau_factor:g} after epoch {course.epoch + 1}")
+        change = work.plateau.factor / before  # not `plateau_factor` where `min_lr` is reached
+        work.state.lr_factor.mul_(change)
+        say(work, f"plateau: lr is multiplied by {change:g} after epoch {course.epoch + 1}")
     return course.judge(
         _metric(row, config.loop.monitor),
         step=work.step,
@@ -159,6 +164,16 @@ def record(work: Work, row: dict[str, Any]) -> None:
     work.run.metrics.append(row)
     work.observers.epoch(row)
     _write_status(work, now=True)
+
+
+def keep_model(work: Work) -> bool:
+    """The weights as they are become the run's model; whether the disk took them."""
+    try:
+        work.save_model()
+    except CheckpointError as error:
+        say(work, f"warning: {error.what}; the model before stays, going on")
+        return False
+    return True
 
 
 def save(work: Work, *, best: bool = False) -> None:
@@ -209,14 +224,23 @@ def restore(work: Work, checkpoint: Checkpoint) -> None:
     work.steps_unread = []
 
 
+def is_to_come(work: Work, row: dict[str, Any]) -> bool:
+    """Whether a row tells of a step, of the end of an epoch or of a test that the run as it stands has still before it.
+    A kill can leave an epoch's row behind whose checkpoint was not written any more."""
+    is_epoch, is_test = "train/epoch_loss" in row, "test/accuracy" in row
+    ahead = (is_epoch and row["epoch"] > work.course.epoch) or (is_test and not work.course.is_over)
+    return ahead or row["step"] > work.step
+
+
 def go_back(work: Work, trouble: Exception) -> None:
     """Back to the last good checkpoint with half the learning rate; the second time, give up."""
     course, went_back = work.course, work.course.went_back
+    reason = trouble.what if isinstance(trouble, VitscopeError) else str(trouble)
     checkpoint = work.checkpoints.newest()
     lr = float(work.state.lr_table.max() * work.state.lr_factor)
     if went_back or checkpoint is None:
         raise DivergedError(
-            f"training diverged with a learning rate of {lr:g}{', for the second time' * bool(went_back)}: {trouble}",
+            f"training diverged with a learning rate of {lr:g}{', for the second time' * bool(went_back)}: {reason}",
             where=_evidence(work),
             fix=f"lower --optim.lr (it is {work.config.optim.lr:g}), e.g. to {work.config.optim.lr / 10:g}, "
             "lengthen the warm-up, or clip lower",
@@ -225,7 +249,7 @@ def go_back(work: Work, trouble: Exception) -> None:
     course.went_back = went_back + 1
     course.bad_in_a_row = course.high_in_a_row = 0
     work.state.lr_factor.mul_(0.5)
-    say(work, f"{trouble}: back to step {work.step}, with half the learning rate ({lr / 2:g} at most)")
+    say(work, f"{reason}: back to step {work.step}, with half the learning rate ({lr / 2:g} at most)")
 
 
 def say(work: Work, text: str) -> None:
@@ -257,10 +281,14 @@ def _hooks_with_state(work: Work) -> list[Any]:
 
 
 def _record_bad_step(work: Work, row: dict[str, Any], batch: int) -> None:
-    place = record_bad_step(
-        work.run.diagnostics, work.state, row, seed=work.config.loop.seed, epoch=work.course.epoch, batch=batch
-    )
-    kept = f"; kept in {place}" if place is not None else ""
+    kept = ""
+    try:
+        place = record_bad_step(
+            work.run.diagnostics, work.state, row, seed=work.config.loop.seed, epoch=work.course.epoch, batch=batch
+        )
+        kept = f"; kept in {place}" if place is not None else ""
+    except OSError as error:  # a full disk must not end the run here
+        kept = f"; not kept: {error}"
     say(work, f"step {row['step']} skipped: loss {row['train/loss']:g}, gradient norm {row['train/grad_norm']:g}{kept}")
 
 

@@ -82,8 +82,8 @@ class Muon(torch.optim.Optimizer):
 
 
 def orthogonalise(matrices: Tensor) -> Tensor:
-    """(n, r, c): each matrix U S V^T becomes nearly U V^T by Newton-Schulz rounds. In bf16 on a GPU, which is enough, as
-    S need only come near 1; in float32 on a CPU, where bf16 is slow."""
+    """(n, r, c): each matrix U S V^T becomes nearly U V^T by Newton-Schulz rounds. In bf16 on a GPU, which is enough,
+    as S need only come near 1; in float32 on a CPU, where bf16 is slow."""
     a, b, c = QUINTIC
     x = matrices.bfloat16() if matrices.device.type == "cuda" else matrices.float()
     tall = matrices.shape[1] > matrices.shape[2]

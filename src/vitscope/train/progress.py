@@ -65,7 +65,8 @@ class Progress(Observer):
             )
         elif now - self._last_line >= PLAIN_EVERY_S:
             self._last_line = now
-            self._write(f"step {self._step:,}/{self._epochs * self._per_epoch:,}   {self._current(rows[-1], now)}")
+            figures = "   ".join(self._current(rows[-1], now))
+            self._write(f"step {self._step:,}/{self._epochs * self._per_epoch:,}   {figures}")
 
     def epoch(self, row: dict[str, Any]) -> None:
         if any(key.startswith("test/") for key in row):
@@ -103,13 +104,13 @@ class Progress(Observer):
         """From 1; a step belongs to the epoch it is made in, the last of an epoch too."""
         return max(1, -(-self._step // self._per_epoch))
 
-    def _current(self, row: dict[str, Any], now: float) -> str:
+    def _current(self, row: dict[str, Any], now: float) -> list[str]:
         parts = [figures_of(row, "train"), self._lr_text()]
         made, seconds = self._step - self._first_step, now - self._began
         if seconds > 0:
             parts.append(f"{made * self._batch_size / seconds:,.0f} images/s")
         parts.append(self._left_text())
-        return "   ".join(part for part in parts if part)
+        return [part for part in parts if part]
 
     def _epoch_parts(self, row: dict[str, Any]) -> list[str]:
         number = f"{self._epoch_number:>{len(str(self._epochs))}}"

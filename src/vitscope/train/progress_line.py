@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
 REFRESH_S = 0.1
+SHORTEST_BAR, LONGEST_BAR = 8, 30
 
 
 def clock_time(seconds: float) -> str:
@@ -65,20 +66,22 @@ class LiveLine:
         self._live = Live(console=console, auto_refresh=False, transient=True, redirect_stdout=False)
         self._drawn: float | None = None
 
-    def show(self, name: str, done: int, total: int, figures: str, now: float) -> None:
+    def show(self, name: str, done: int, total: int, figures: Sequence[str], now: float) -> None:
+        """`figures` in the order they are read. On a narrow terminal the last but one goes first."""
         from rich.progress_bar import ProgressBar
         from rich.table import Table
         from rich.text import Text
 
-        if self._drawn is not None and now - self._drawn < REFRESH_S:
+        is_whole = done >= total  # stays in sight while the epoch is evaluated
+        if not is_whole and self._drawn is not None and now - self._drawn < REFRESH_S:
             return
         self._drawn = now
         line = Table.grid(padding=(0, 2, 0, 0))
-        line.add_column(no_wrap=True)
-        line.add_column()
+        line.add_column(no_wrap=True, min_width=len(name))
+        line.add_column(min_width=SHORTEST_BAR)
         line.add_column(no_wrap=True, overflow="ellipsis")
-        wide = max(8, min(30, self._console.width - len(name) - len(figures) - 6))
-        line.add_row(Text(name, style="bold"), ProgressBar(total=total, completed=done, width=wide), Text(figures))
+        text, room = _fitting(figures, self._console.width - len(name) - 5)
+        line.add_row(Text(name, style="bold"), ProgressBar(total=total, completed=done, width=room), Text(text))
         self._live.start()
         self._live.update(line, refresh=True)
 
@@ -96,3 +99,12 @@ class LiveLine:
         """Take the live line away and give the cursor back; the next `show` begins anew."""
         self._drawn = None
         self._live.stop()
+
+
+def _fitting(figures: Sequence[str], width: int) -> tuple[str, int]:
+    """As many of the figures as leave room for a bar, and the bar's length."""
+    kept = list(figures)
+    while len(kept) > 1 and len("  ".join(kept)) + SHORTEST_BAR > width:
+        kept.pop(-2 if len(kept) > 2 else -1)
+    text = "  ".join(kept)
+    return text, max(SHORTEST_BAR, min(LONGEST_BAR, width - len(text)))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from torch import nn
 
 from vitscope.core.config import updated
@@ -20,7 +21,8 @@ from vitscope.data.dataset import Dataset
 from vitscope.data.loaders.choose import make_loader
 from vitscope.data.loaders.loader import BadSample, Loader
 from vitscope.models.config import pair
-from vitscope.train.checkpoint import Checkpoints
+from vitscope.train.checkpoint import CheckpointError, Checkpoints
+from vitscope.train.checkpoint_bytes import require_finite
 from vitscope.train.config import TrainConfig
 from vitscope.train.course import Course
 from vitscope.train.ema import Ema
@@ -169,13 +171,17 @@ def set_up(
 
     def save_now() -> None:
         with ema.in_place() if ema is not None else torch.no_grad():
-            save_model(
-                state.model,
-                run.model,
-                preprocessing=bench.preprocess,
-                labels=list(bench.dataset.class_names),
-                overwrite=True,
-            )
+            require_finite(state.model.state_dict())
+            try:
+                save_model(
+                    state.model,
+                    run.model,
+                    preprocessing=bench.preprocess,
+                    labels=list(bench.dataset.class_names),
+                    overwrite=True,
+                )
+            except (OSError, SafetensorError) as error:
+                raise CheckpointError(f"the model cannot be saved: {error}", where=str(run.model)) from error
 
     return Work(
         config=config,

@@ -57,7 +57,8 @@ class TrainState:
 
     def lr(self) -> Tensor:
         """The learning rate of this step, on the device."""
-        return self.lr_table[self.updates.clamp(max=len(self.lr_table) - 1)] * self.lr_factor
+        # `take`, since an index in brackets that is a 0-d tensor is read by the host.
+        return self.lr_table.take(self.updates.clamp(max=len(self.lr_table) - 1)) * self.lr_factor
 
     def keep_buffers(self) -> None:
         """Remember the running means as they are before a step."""

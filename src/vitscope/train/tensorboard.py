@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import time
 from pathlib import Path
 from typing import Any
 
+from vitscope.train.event_file import EventFile
 from vitscope.train.observer import Observer
 
-FLUSH_S = 10
+FLUSH_S = 5.0
 """How long a figure may wait before it can be seen."""
 _WORDS = {"lr": "LR", "ema": "EMA", "l1": "L1", "grad": "Grad"}
 
@@ -22,40 +24,57 @@ class TensorBoard(Observer):
 
     def __init__(self, folder: Path, purge_step: int | None = None) -> None:
         # Its messages are made when it is imported, out of sight of a type checker.
-        event_pb2: Any = importlib.import_module("tensorboard.compat.proto.event_pb2")
-        summary_pb2: Any = importlib.import_module("tensorboard.compat.proto.summary_pb2")
-        from tensorboard.summary.writer.event_file_writer import EventFileWriter
-
-        self._event, self._summary = event_pb2, summary_pb2
-        self._writer = EventFileWriter(str(folder), flush_secs=FLUSH_S)
+        self._messages: Any = importlib.import_module("tensorboard.compat.proto.event_pb2")
+        self._summaries: Any = importlib.import_module("tensorboard.compat.proto.summary_pb2")
+        self._file = EventFile(Path(folder))
         self._each_step: set[str] = set()
+        self._flushed = time.monotonic()
+        self._last_step = 0
+        self._add(file_version="brain.Event:2")
         if purge_step is not None:
-            log = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
-            self._writer.add_event(event_pb2.Event(wall_time=time.time(), step=purge_step, session_log=log))
+            self._forget_from(purge_step)
+        self._file.flush()
 
     def steps(self, rows: list[dict[str, Any]]) -> None:
+        if rows and rows[0]["step"] <= self._last_step:  # training went back to an earlier checkpoint
+            self._forget_from(rows[0]["step"])
         for row in rows:
+            self._last_step = row["step"]
             figures = _figures(row)
             self._each_step.update(figures)
             self._write(row["step"], figures)
+
+        self._flush()
 
     def epoch(self, row: dict[str, Any]) -> None:
         # The epoch's mean loss would stand among the steps' under the same name.
         figures = {key: value for key, value in _figures(row).items() if key not in self._each_step}
         self._write(row["step"], figures)
-        self._writer.flush()
+        self._flush()
 
     def close(self) -> None:
-        self._writer.close()
+        self._file.close()
 
     def _write(self, step: int, figures: dict[str, float]) -> None:
-        if not figures:
-            return
-        values = [self._summary.Summary.Value(tag=tag_of(key), simple_value=value) for key, value in figures.items()]
-        summary = self._summary.Summary(value=values)
-        self._writer.add_event(self._event.Event(wall_time=time.time(), step=step, summary=summary))
+        if figures:
+            value = self._summaries.Summary.Value
+            values = [value(tag=tag_of(key), simple_value=number) for key, number in figures.items()]
+            self._add(step=step, summary=self._summaries.Summary(value=values))
+
+    def _forget_from(self, step: int) -> None:
+        log = self._messages.SessionLog
+        self._add(step=step, session_log=log(status=log.START))
+
+    def _add(self, **event: Any) -> None:
+        self._file.add(self._messages.Event(wall_time=time.time(), **event).SerializeToString())
+
+    def _flush(self) -> None:
+        if time.monotonic() - self._flushed >= FLUSH_S:
+            self._file.flush()
+            self._flushed = time.monotonic()
 
 
+@functools.cache
 def tag_of(key: str) -> str:
     """The name under which TensorBoard has a metric.
 

@@ -24,13 +24,13 @@ class Watch:
         self.most_bad_steps = most_bad_steps
         self.loss_at_chance = loss_at_chance
 
-    def see(self, row: dict[str, Any]) -> bool:
-        """Whether this step was bad for the first time in a row. Raises when it is one too many."""
+    def see(self, row: dict[str, Any]) -> None:
+        """Raises when it is one bad step too many, or the loss has been too high for too long."""
         course, loss = self.course, row["train/loss"]
         if not is_bad(row):
             course.bad_in_a_row = 0
             self._see_height(row)
-            return False
+            return
         course.skipped_steps += 1
         course.bad_in_a_row += 1
         if course.bad_in_a_row >= self.most_bad_steps:
@@ -39,7 +39,6 @@ class Watch:
                 f"loss {loss:g} and gradient norm {norm:g} at step {row['step']}, "
                 f"{course.bad_in_a_row} steps in a row that are not finite"
             )
-        return course.bad_in_a_row == 1
 
     def _see_height(self, row: dict[str, Any]) -> None:
         course, loss = self.course, float(row["train/loss"])

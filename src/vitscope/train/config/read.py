@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from vitscope.core.config import from_dict, shortened
+from vitscope.core.config import from_dict, refuse_unknown_keys, shortened
 from vitscope.core.errors import ConfigError, UsageError, expected
 from vitscope.core.yaml import parse_yaml
 from vitscope.data.config import augmentation
@@ -36,9 +36,10 @@ def read_train_config(path: str | Path) -> TrainConfig:
             fix="`vitscope train --data digits --print-config` shows how such a file looks",
         )
     try:
+        refuse_unknown_keys(TrainConfig, data, where=where)
         return from_dict(TrainConfig, _written_out(data, where), where=where)
-    except ConfigError as error:
-        error.where = error.where or where
+    except UsageError as error:  # an unknown name in it tells only how many names there are
+        error.where = error.where if (error.where or "").startswith(where) else where
         error.fix = error.fix or "correct the file there"
         raise
 

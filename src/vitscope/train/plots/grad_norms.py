@@ -14,8 +14,8 @@ from vitscope.train.plots.columns import column, extremes, medians, step_rows
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-WINDOW = 51
-"""Steps the median runs over."""
+WINDOW, LEAST_WINDOW = 51, 5
+"""Steps the median runs over, and of a short run at least; odd."""
 
 
 def draw_grad_norms(rows: Sequence[Mapping[str, Any]], path: str | Path) -> Path:
@@ -57,6 +57,6 @@ def _draw(axes: Axes, step: np.ndarray, norm: np.ndarray) -> None:
     x, y, width = extremes(step, norm)
     label = "each step" if width == 1 else f"extremes of {width} steps"
     axes.scatter(x, y, s=10.0 if len(x) < 500 else 5.0, color=BLUE, alpha=0.35, linewidths=0, label=label)
-    if len(step) >= WINDOW:
-        x, y, window = medians(step, norm, WINDOW)
+    if len(step) >= 5 * LEAST_WINDOW:
+        x, y, window = medians(step, norm, min(WINDOW, max(LEAST_WINDOW, len(step) // 10 | 1)))
         axes.plot(x, y, color=BLUE, linewidth=1.6, label=f"median of {window} steps")

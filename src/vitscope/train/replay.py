@@ -1,0 +1,70 @@
+"""Take a recorded bad step again: the run's settings make the batch, the record holds the weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from vitscope.core.config import updated
+from vitscope.core.device import pick_device
+from vitscope.core.errors import VitscopeError
+from vitscope.core.run_layout import CONFIG
+from vitscope.core.seed import preserved_rng
+from vitscope.data.dataset import open_dataset
+from vitscope.train.bad_step import Replay, read_bad_step, take_again
+from vitscope.train.config import TrainConfig
+from vitscope.train.config.read import read_train_config
+from vitscope.train.launch import Launcher
+from vitscope.train.setup import lay_out, make_state, settle, use_precision
+
+
+def replay_bad_step(folder: str | Path, *, device: str | None = None) -> Replay:
+    """What a step recorded in `runs/NAME/diagnostics/bad-step-000123` does when it is taken again: same weights, same
+    pictures, same dropout, nothing updated. `device` is by default the run's; another one rounds otherwise.
+
+    Only what the settings say is repeated: an objective or network changed by code of one's own must be changed again.
+    """
+    place = Path(folder).expanduser().resolve()
+    recorded = read_bad_step(place)
+    config = _settings_of(place)
+    use_precision(config)
+    dataset = open_dataset(config.data)
+    bench = lay_out(settle(config, dataset), dataset, pick_device(device or config.loop.device))
+    loader = bench.loader("train", training=True, say=_unheard)
+    try:
+        batch = next(iter(loader.epoch(recorded["epoch"], recorded["batch"])), None)
+    finally:
+        loader.close()
+    if batch is None:
+        raise VitscopeError(
+            f"batch {recorded['batch']} of epoch {recorded['epoch']} cannot be made again",
+            where=str(place),
+            fix="give the pictures the run had",
+        )
+    with preserved_rng():
+        state, objective = make_state(bench, loader.num_batches, _unheard)
+        launcher = Launcher(
+            state,
+            loader,
+            objective,
+            launch="eager",
+            batch_size=bench.config.data.batch_size,
+            seed=recorded["seed"],
+        )
+        return take_again(place, state, batch.images, batch.labels, objective, launcher.seed_step)
+
+
+def _settings_of(place: Path) -> TrainConfig:
+    run = place.parent.parent
+    if not (run / CONFIG).is_file():
+        raise VitscopeError(
+            f"'{place}' lies in no run folder",
+            where=f"looked for {run / CONFIG}",
+            fix="leave the record where the run wrote it, in diagnostics/",
+        )
+    config = read_train_config(run / CONFIG)
+    # The record's weights take the place of whatever the run began with.
+    return updated(config, checkpoint=updated(config.checkpoint, init_from=None))
+
+
+def _unheard(text: str) -> None:
+    """The run has said it all before."""
