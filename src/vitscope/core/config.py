@@ -19,7 +19,7 @@ import functools
 import types
 import typing
 from collections.abc import Mapping
-from typing import Any, TypeVar, dataclass_transform
+from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 from vitscope.core.errors import ConfigError, expected
 from vitscope.core.suggest import did_you_mean
@@ -58,7 +58,10 @@ def config(cls: type[C]) -> type[C]:
 
 class OneOf:
     """What a field holds that may be one of several configs: extend it, name it as the field's type, and tell in
-    `chosen` which config a mapping stands for. The configs themselves extend it too."""
+    `chosen` which config a mapping stands for. The configs themselves extend it too; what `tag` names is written in
+    front of their fields, so that a file says by itself which one it is."""
+
+    tag: ClassVar[str]
 
     @classmethod
     def chosen(cls, data: Mapping[str, Any], *, where: str | None = None) -> Any:
@@ -87,7 +90,10 @@ def updated(cfg: C, **changes: Any) -> C:
 
 def to_dict(cfg: Any) -> dict[str, Any]:
     """Plain dict of every field (defaults too: a saved file keeps its meaning when defaults change)."""
-    return {field.name: _plain(getattr(cfg, field.name)) for field in dataclasses.fields(cfg)}
+    tag: str | None = getattr(cfg, "tag", None) if issubclass(type(cfg), OneOf) else None
+    return ({} if tag is None else {tag: getattr(cfg, tag)}) | {
+        field.name: _plain(getattr(cfg, field.name)) for field in dataclasses.fields(cfg)
+    }
 
 
 def from_dict(cls: type[C], data: object, *, where: str | None = None) -> C:

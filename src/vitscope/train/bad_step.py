@@ -2,7 +2,8 @@
 
 diagnostics/bad-step-000123/
     step.json           where it was (seed, epoch, batch), and what came out
-    model.safetensors   the weights it was computed with: a bad step changes none
+    model.safetensors   the weights it was computed with: a bad step changes none (on a GPU, where the host looks every
+                        `log_every` steps, those of up to as many steps later)
 
 The batch is not stored: it is a function of (seed, epoch, batch) and is made again.
 """

@@ -32,6 +32,9 @@ log = logging.getLogger("vitscope")
 
 def finish(work: Work, bench: Bench, *, command: str) -> None:
     """Test, pictures, model card. What the test found is written once, also when this is done twice."""
+    if not (work.run.model / "config.json").exists():
+        say(work, f"{work.config.loop.monitor} was never finite: the last weights become the model")
+        work.save_model()
     rows = work.run.metrics.read()
     done = [row for row in rows if "test/accuracy" in row]
     found = _test(work, bench)

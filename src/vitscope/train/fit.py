@@ -88,6 +88,7 @@ def fit(
         stop = stack.enter_context(StopFlag()) if stop is None else stop
         device = pick_device(config.loop.device)
         dataset = open_dataset(config.data)
+        dataset.require_trainable()
         config = settle(config, dataset)
         run, goes_on = _run_folder(config, out, name, resume or resume_from is not None, overwrite)
         before = load_yaml(TrainConfig, run.config_path) if goes_on and run.config_path.exists() else config
@@ -177,6 +178,8 @@ def _prepared(
     if checkpoint is not None:
         _refuse_other_split(checkpoint, work)
         restore(work, checkpoint)
+        if config.loop.micro_batch != before.loop.micro_batch:
+            work.state.micro_batch = config.loop.micro_batch
         if config.loop.epochs != before.loop.epochs:
             work.course.is_over = work.course.epoch >= config.loop.epochs
         work.checkpoints.drop_after(checkpoint.step)

@@ -58,6 +58,8 @@ class Work:
     split_hash: str = ""
     steps_unread: list[int] = field(default_factory=list)
     """Batch numbers of the steps whose rows are still on the device."""
+    rows_unwritten: list[dict[str, Any]] = field(default_factory=list)
+    """Rows the disk did not take."""
     clock: float = 0.0
     """When the steps not yet read began."""
     failed_saves: int = 0
@@ -128,8 +130,8 @@ def look(work: Work) -> None:
     course.train_seconds, work.clock = course.train_seconds + now - work.clock, now
     told = [{"step": first + batch, "epoch": course.epoch + 1, **row} for batch, row in zip(batches, rows, strict=True)]
     for row in told:
-        work.run.metrics.append(row)
         course.count(row)
+    write_rows(work, told)
     if told:
         work.observers.steps(told)
     _write_status(work)
@@ -147,12 +149,12 @@ def look_every(work: Work) -> int:
 def judge(work: Work, row: dict[str, Any]) -> bool:
     """Draw the consequences of an evaluation: best or not, and a lower learning rate on a plateau."""
     config, course, before = work.config, work.course, work.plateau.factor
-    if config.schedule.name == "plateau" and work.plateau.update(_metric(row, config.schedule.plateau_metric)):
+    if config.schedule.name == "plateau" and work.plateau.update(row[config.schedule.plateau_metric]):
         change = work.plateau.factor / before  # not `plateau_factor` where `min_lr` is reached
         work.state.lr_factor.mul_(change)
         say(work, f"plateau: lr is multiplied by {change:g} after epoch {course.epoch + 1}")
     return course.judge(
-        _metric(row, config.loop.monitor),
+        row[config.loop.monitor],
         step=work.step,
         larger_is_better=config.loop.larger_is_better,
         min_delta=config.loop.min_delta,
@@ -160,10 +162,25 @@ def judge(work: Work, row: dict[str, Any]) -> bool:
 
 
 def record(work: Work, row: dict[str, Any]) -> None:
-    """An epoch's row goes to the metrics and to whoever watches."""
-    work.run.metrics.append(row)
+    """An epoch's row goes to the metrics, the log and to whoever watches."""
+    write_rows(work, [row])
+    log.info("epoch %s: %s", row["epoch"], ", ".join(f"{key} {row[key]:.5g}" for key in row if "/" in key))
     work.observers.epoch(row)
     _write_status(work, now=True)
+
+
+def write_rows(work: Work, rows: list[dict[str, Any]]) -> None:
+    """Append to metrics.jsonl. Where the disk is full the rows wait for the next time; whether the run can go on is
+    decided by its checkpoints."""
+    waited = bool(work.rows_unwritten)
+    work.rows_unwritten += rows
+    try:
+        while work.rows_unwritten:
+            work.run.metrics.append(work.rows_unwritten[0])
+            del work.rows_unwritten[0]
+    except VitscopeError as error:
+        if not waited:
+            log.warning("%s; rows wait in memory", error.what)
 
 
 def keep_model(work: Work) -> bool:
@@ -217,6 +234,12 @@ def restore(work: Work, checkpoint: Checkpoint) -> None:
         work.state.model.load_state_dict(checkpoint.model())
         work.state.load_state_dict(trainer["state"])
         for hook in _hooks_with_state(work):
+            if hook.name not in trainer["hooks"]:
+                raise VitscopeError(
+                    f"the checkpoint holds nothing of the hook '{hook.name}'",
+                    where=str(checkpoint.path),
+                    fix="resume with the hooks the run began with",
+                )
             hook.load_state_dict(trainer["hooks"][hook.name])
     work.course.load(trainer["course"])
     work.plateau.load_state_dict(trainer["plateau"])
@@ -255,13 +278,6 @@ def go_back(work: Work, trouble: Exception) -> None:
 def say(work: Work, text: str) -> None:
     log.info(text)
     work.observers.say(text)
-
-
-def _metric(row: dict[str, Any], name: str) -> float:
-    if name not in row:
-        known = ", ".join(key for key in row if "/" in key)
-        raise VitscopeError(f"there is no metric '{name}'", where="loop.monitor or schedule.plateau_metric", fix=known)
-    return row[name]
 
 
 def _is_due(every: int | None, count: int) -> bool:

@@ -56,5 +56,10 @@ class LossScale:
         return {"scale": self.scale, "good_steps": self.good_steps}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """A run that changes to fp16 has no scale to go on from: it was 1."""
+        if self.is_active and float(state["scale"]) == 1.0 and not float(state["good_steps"]):
+            return
+        if not self.is_active:
+            return
         self.scale.copy_(state["scale"])
         self.good_steps.copy_(state["good_steps"])

@@ -13,6 +13,7 @@ from torch import nn
 
 from vitscope.core.config import updated
 from vitscope.core.environment import ask_for_repeatable_kernels
+from vitscope.core.errors import ConfigError, expected
 from vitscope.core.files import append_line
 from vitscope.core.run_folder import RunFolder
 from vitscope.core.seed import derive_seed, seed_everything
@@ -139,6 +140,7 @@ def set_up(
     state, objective = make_state(bench, train_loader.num_batches, say)
     ema = Ema(state.model, config.loop.ema_decay, warmup=config.loop.ema_warmup) if config.loop.ema_decay else None
     hooks: list[AfterStep] = [*after, *([ema] if ema is not None else [])]
+    refuse_nameless(hooks)
     launch = choose_launch(config.precision.launch, device)
     launcher = Launcher(
         state,
@@ -200,6 +202,18 @@ def set_up(
         steps_per_epoch=train_loader.num_batches,
         split_hash=bench.dataset.splits.hash,
     )
+
+
+def refuse_nameless(hooks: Sequence[AfterStep]) -> None:
+    """What a hook remembers is saved under its name."""
+    names = [getattr(hook, "name", None) for hook in hooks if hasattr(hook, "state_dict")]
+    for name in names:
+        if not isinstance(name, str) or names.count(name) > 1:
+            raise ConfigError(
+                expected("a hook with a state_dict", "a `name` of its own", repr(name)),
+                where="after_step",
+                fix="give each hook that remembers something another `name`",
+            )
 
 
 def use_precision(config: TrainConfig) -> None:

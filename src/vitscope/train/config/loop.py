@@ -30,7 +30,7 @@ class LoopConfig:
     """Keep a running mean of the weights, and evaluate and save that. 0.999 for thousands of steps, 0.99 for fewer."""
     ema_warmup: bool = True
     """Let the running mean follow faster at first: decay at most (1 + updates) / (10 + updates)."""
-    monitor: str = "val/accuracy"
+    monitor: Literal["val/accuracy", "val/loss", "train/epoch_accuracy", "train/epoch_loss"] = "val/accuracy"
     """What "best" is measured by."""
     monitor_mode: Literal["auto", "min", "max"] = "auto"
     """Whether small or large values are good; `auto`: small for a loss or error, large otherwise."""
@@ -51,7 +51,6 @@ class LoopConfig:
             require(0 < getattr(self, name) <= 1_000_000, name, "a positive integer", getattr(self, name))
         require(self.ema_decay is None or 0 < self.ema_decay < 1, "ema_decay", "between 0 and 1", self.ema_decay)
         require(0 <= self.min_delta < math.inf, "min_delta", "0 or more", self.min_delta)
-        require("/" in self.monitor, "monitor", "a metric such as val/accuracy", repr(self.monitor))
 
     @property
     def larger_is_better(self) -> bool:

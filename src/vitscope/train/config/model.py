@@ -15,12 +15,13 @@ from vitscope.core.errors import ConfigError, expected
 from vitscope.core.suggest import did_you_mean
 from vitscope.models.build import CONFIGS
 from vitscope.models.config import ModelConfig
-from vitscope.models.variants import model_config
+from vitscope.models.variants import VARIANTS, model_config
 
 
 class ModelSection(OneOf):
     """A model's settings with its name in front."""
 
+    tag = "family"
     name: str
     family: str
 
@@ -34,17 +35,17 @@ class ModelSection(OneOf):
             raise ConfigError(expected("name", "the name of a model", repr(name)), where=where)
         if family is None and name in CONFIGS:  # a network without a name of its own bears its family's
             family = name
-        if family is None:
-            start = to_dict(named_model(name or "vit_tiny"))
-            family = model_config(name or "vit_tiny").family
-        elif family in CONFIGS:
-            start = {"name": name or family}
-        else:
+        if family is not None and family not in CONFIGS:
             raise ConfigError(
                 expected("family", f"one of {', '.join(CONFIGS)}", repr(family)),
                 where=where,
                 fix=did_you_mean(str(family), CONFIGS),
             )
+        start: dict[str, Any] = {"name": name or family}
+        if family is None or (name is not None and name in VARIANTS and VARIANTS[name].family == family):
+            preset = model_config(name or "vit_tiny")
+            family = preset.family
+            start = {"name": name or "vit_tiny", **to_dict(preset)}
         return from_dict(_section_class(family), {**start, **settings}, where=where)
 
     @property

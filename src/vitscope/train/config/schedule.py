@@ -26,7 +26,7 @@ class ScheduleConfig:
     """Epochs between two steps down."""
     step_factor: float = 0.1
     """What a step down multiplies by."""
-    plateau_metric: str = "val/loss"
+    plateau_metric: Literal["val/loss", "val/accuracy", "train/epoch_loss", "train/epoch_accuracy"] = "val/loss"
     """What a plateau is looked for in; read after each evaluation."""
     plateau_mode: Literal["min", "max"] = "min"
     """Whether small or large values are good."""
