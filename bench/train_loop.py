@@ -28,12 +28,12 @@ from vitscope.data.dataset import open_dataset
 from vitscope.train.config import CheckpointConfig, LoopConfig, PrecisionConfig, TrainConfig, named_model
 from vitscope.train.evaluate import Evaluation
 from vitscope.train.loop import train
-from vitscope.train.observer import Observer, Observers
-from vitscope.train.progress import Progress
 from vitscope.train.setup import lay_out, make_state, set_up, settle
+from vitscope.train.show.observer import Observer, Observers
+from vitscope.train.show.progress import Progress
+from vitscope.train.show.tensorboard import TensorBoard
 from vitscope.train.signals import StopFlag
 from vitscope.train.step import train_step
-from vitscope.train.tensorboard import TensorBoard
 
 
 class Clocked(Observer):

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 from vitscope.train.config import ScheduleConfig
-from vitscope.train.plots.canvas import BLUE, GREEN, GREY, ORANGE, new_figure, plain_axes, save
-from vitscope.train.schedule import Plateau, lr_table
+from vitscope.train.optim.schedule import Plateau, lr_table
+from vitscope.train.show.plots.canvas import BLUE, GREEN, GREY, ORANGE, new_figure, plain_axes, save
 
 LR, EPOCHS, STEPS_PER_EPOCH = 1e-3, 100, 20
 

@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     )
     from vitscope.train.evaluate import evaluate
     from vitscope.train.fit import fit
-    from vitscope.train.observer import Observer
     from vitscope.train.replay import replay_bad_step
+    from vitscope.train.show.observer import Observer
     from vitscope.weights.create import create_model
     from vitscope.weights.folder import load_labels, load_model, load_preprocessing, save_model
 
@@ -84,7 +84,7 @@ _HOMES = {
     "named_model": "vitscope.train.config",
     "evaluate": "vitscope.train.evaluate",
     "fit": "vitscope.train.fit",
-    "Observer": "vitscope.train.observer",
+    "Observer": "vitscope.train.show.observer",
     "replay_bad_step": "vitscope.train.replay",
     "create_model": "vitscope.weights.create",
     "load_labels": "vitscope.weights.folder",

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from vitscope.core.config import from_dict
 from vitscope.train import finish
-from vitscope.train.checkpoint import Checkpoint, Checkpoints
+from vitscope.train.checkpoints.store import Checkpoint, Checkpoints
 from vitscope.train.config import TrainConfig
 from vitscope.train.launch import Launcher
 from vitscope.train.objective import Objective

@@ -14,7 +14,7 @@ import pytest
 from faults.faulty_runs import require_finite_files
 from faults.train_process import Child, differences, start_warm, status, train, write_settings
 from vitscope.core.errors import EXIT_DATA, EXIT_DONE
-from vitscope.train.checkpoint import Checkpoints
+from vitscope.train.checkpoints.store import Checkpoints
 
 LIMIT_S = 60.0
 

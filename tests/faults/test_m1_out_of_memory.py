@@ -15,10 +15,10 @@ from faults.faulty_runs import CNN, VIT, differing, final, no_pictures, rows_of,
 from vitscope.core.errors import EXIT_FAILED, VitscopeError
 from vitscope.models import cnn
 from vitscope.models.vit import ViT
-from vitscope.train.checkpoint import Checkpoints
+from vitscope.train.checkpoints.store import Checkpoints
 from vitscope.train.fit import fit
 from vitscope.train.objective import Objective
-from vitscope.train.optimizer import Optimizer
+from vitscope.train.optim.optimizer import Optimizer
 
 STEEP = 100.0
 

@@ -10,7 +10,7 @@ import pytest
 from faults.faulty_runs import require_finite_files, rows_of
 from faults.train_process import STEPS_PER_EPOCH, Ended, everything, start_warm, status, train, write_settings
 from vitscope.core.errors import EXIT_DIVERGED, EXIT_TERMINATED
-from vitscope.train.checkpoint import Checkpoints
+from vitscope.train.checkpoints.store import Checkpoints
 from vitscope.weights.folder import load_model
 
 USUAL = {"adamw": 1e-3, "sgd": 0.1, "muon": 1e-3}

@@ -119,7 +119,7 @@ def test_killed_before_the_best_is_marked(tmp_path: Path) -> None:
     """Epoch 2 cannot be better here, so that a mark forgotten after epoch 1 would never be made up for."""
     flags = ("--loop.monitor", "train/epoch_loss", "--loop.monitor-mode", "max")
     settings, run = write_settings(tmp_path / "settings.yaml"), tmp_path / "run"
-    trap = Trap("vitscope.train.checkpoint.Checkpoints", "mark_best")
+    trap = Trap("vitscope.train.checkpoints.store.Checkpoints", "mark_best")
     killed = train(str(settings), "--out", str(run), *flags, traps=(trap,))
     assert killed.code == -signal.SIGKILL, killed
     done = train(str(settings), "--out", str(run), "--resume", *flags)

@@ -23,8 +23,8 @@ from typing import Any
 import pytest
 import torch
 
-from vitscope.train import checkpoint_files
-from vitscope.train.checkpoint import Checkpoint, Checkpoints
+from vitscope.train.checkpoints import files as checkpoint_files
+from vitscope.train.checkpoints.store import Checkpoint, Checkpoints
 
 KILLS = 24
 

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from vitscope.core.errors import EXIT_FAILED
-from vitscope.train.checkpoint import CheckpointError, Checkpoints
+from vitscope.train.checkpoints.store import CheckpointError, Checkpoints
 
 LIMIT = 200_000
 FILES = ("model.safetensors", "trainer.pt", "meta.json", "COMPLETE")

@@ -18,10 +18,10 @@ import pytest
 
 from faults.faulty_runs import VIT, differing, final, no_pictures, require_finite_files, rows_of, settings, stored
 from vitscope.core.errors import EXIT_FAILED, VitscopeError
-from vitscope.train.checkpoint import Checkpoints
+from vitscope.train.checkpoints.store import Checkpoints
 from vitscope.train.config import TrainConfig
 from vitscope.train.fit import fit
-from vitscope.train.observer import Observer
+from vitscope.train.show.observer import Observer
 from vitscope.train.state import TrainState
 from vitscope.weights.folder import load_model
 

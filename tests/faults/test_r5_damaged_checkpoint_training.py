@@ -13,10 +13,10 @@ import pytest
 from faults.faulty_runs import BATCHES, differing, final, no_pictures, rows_of, settings
 from faults.train_process import everything, train
 from vitscope.core.errors import EXIT_FAILED
-from vitscope.train.checkpoint import CheckpointError, Checkpoints
+from vitscope.train.checkpoints.store import CheckpointError, Checkpoints
 from vitscope.train.config import TrainConfig
 from vitscope.train.fit import fit
-from vitscope.train.observer import Observer
+from vitscope.train.show.observer import Observer
 from vitscope.train.signals import StopFlag
 
 STOPPED = 6

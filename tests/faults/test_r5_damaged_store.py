@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from vitscope.train.checkpoint import CheckpointError, Checkpoints
+from vitscope.train.checkpoints.store import CheckpointError, Checkpoints
 
 FILES = ("model.safetensors", "trainer.pt", "meta.json", "COMPLETE")
 LAST = "step-000002"

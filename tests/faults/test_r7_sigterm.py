@@ -82,7 +82,7 @@ def test_before_the_first_step(function: str, tmp_path: Path) -> None:
 
 def test_while_a_checkpoint_is_saved(tmp_path: Path) -> None:
     """Of step 0, 4 and then 8. The step that follows is the last."""
-    check_stopped(*terminated(tmp_path, "vitscope.train.checkpoint_files.put", 3), 9)
+    check_stopped(*terminated(tmp_path, "vitscope.train.checkpoints.files.put", 3), 9)
 
 
 def test_between_the_question_whether_to_save_and_the_one_whether_to_stop(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def test_once_as_json(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("place", "function", "call"),
-    [(*A_STEP, 6), ("vitscope.train.evaluate", "_judge", 2), ("vitscope.train.checkpoint_files", "put", 3)],
+    [(*A_STEP, 6), ("vitscope.train.evaluate", "_judge", 2), ("vitscope.train.checkpoints.files", "put", 3)],
     ids=["step", "evaluation", "save"],
 )
 def test_twice_leaves_at_once_and_loses_only_what_was_not_saved(

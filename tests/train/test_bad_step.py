@@ -18,7 +18,7 @@ from vitscope.models.config import CNNConfig
 from vitscope.train.bad_step import MOST_RECORDS, read_bad_step, record_bad_step, take_again
 from vitscope.train.config import LossConfig, OptimConfig
 from vitscope.train.objective import Objective
-from vitscope.train.optimizer import Optimizer
+from vitscope.train.optim.optimizer import Optimizer
 from vitscope.train.state import TrainState
 
 CPU = torch.device("cpu")

@@ -14,8 +14,8 @@ from scipy.stats import binomtest
 import vitscope
 from vitscope.core.config import updated
 from vitscope.data.config import DataConfig
-from vitscope.train.card import MOST_LABELS, model_card, wilson_interval
 from vitscope.train.config import LoopConfig, OptimConfig, TrainConfig, named_model
+from vitscope.train.show.card import MOST_LABELS, model_card, wilson_interval
 
 DIGITS = tuple(str(number) for number in range(10))
 SMALL: dict[str, Any] = {"img_size": 8, "patch_size": 2, "in_chans": 1, "num_classes": 10, "depth": 1}

@@ -16,7 +16,7 @@ from safetensors import safe_open
 from torch import Tensor, nn
 
 from vitscope.core.errors import EXIT_DIVERGED, VitscopeError
-from vitscope.train.checkpoint import CheckpointError, Checkpoints, NotFiniteError
+from vitscope.train.checkpoints.store import CheckpointError, Checkpoints, NotFiniteError
 
 
 def weights(value: float = 0.0) -> dict[str, Tensor]:
@@ -290,7 +290,7 @@ def test_anything_else_at_its_place_is_replaced(
     if how == "unfinished":
         (folder / "COMPLETE").unlink()
     if not exchanges:  # as on a system that cannot do it
-        monkeypatch.setattr("vitscope.train.checkpoint_files.exchange", lambda first, second: False)
+        monkeypatch.setattr("vitscope.train.checkpoints.files.exchange", lambda first, second: False)
     value = 6.0 if how == "other values" else 5.0
     saved = store.save(5, weights(value), rest(value), {"epoch": 6 if how == "other meta" else 5})
     found = store.newest()

@@ -18,7 +18,7 @@ from vitscope.models.config import ViTConfig
 from vitscope.models.model import VisionModel
 from vitscope.models.variants import model_config
 from vitscope.train.config import OptimConfig
-from vitscope.train.groups import Group, freeze, layer_numbers, parameter_groups
+from vitscope.train.optim.groups import Group, freeze, layer_numbers, parameter_groups
 
 FAMILIES = [
     "vit_tiny",

@@ -16,7 +16,7 @@ from vitscope.models.config import CNNConfig
 from vitscope.train.config import LossConfig, OptimConfig
 from vitscope.train.launch import Launcher, choose_launch
 from vitscope.train.objective import Objective
-from vitscope.train.optimizer import Optimizer
+from vitscope.train.optim.optimizer import Optimizer
 from vitscope.train.state import TrainState
 
 CPU = torch.device("cpu")

@@ -22,7 +22,7 @@ from vitscope.train import finish, setup
 from vitscope.train.config import CheckpointConfig
 from vitscope.train.evaluate import Evaluation, evaluate
 from vitscope.train.fit import Run, fit
-from vitscope.train.observer import Observer
+from vitscope.train.show.observer import Observer
 from vitscope.train.signals import StopFlag
 from vitscope.train.state import TrainState
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from vitscope.core.errors import ConfigError
-from vitscope.train.muon import Muon, orthogonalise
+from vitscope.train.optim.muon import Muon, orthogonalise
 
 SHAPES = [(24, 16), (16, 24), (24, 16), (16, 16), (24, 16)]
 

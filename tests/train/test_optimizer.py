@@ -16,8 +16,8 @@ from vitscope.models.config import ViTConfig
 from vitscope.models.model import VisionModel
 from vitscope.models.variants import model_config
 from vitscope.train.config import OptimConfig
-from vitscope.train.groups import freeze, parameter_groups
-from vitscope.train.optimizer import Optimizer
+from vitscope.train.optim.groups import freeze, parameter_groups
+from vitscope.train.optim.optimizer import Optimizer
 
 NAMES = ["adamw", "adam", "sgd", "muon"]
 GO = torch.zeros(())

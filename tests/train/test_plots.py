@@ -19,14 +19,14 @@ from PIL import Image
 from vitscope.core.errors import VitscopeError
 from vitscope.data.config import PreprocessConfig
 from vitscope.data.preprocess import normalise
-from vitscope.train.plots import canvas
-from vitscope.train.plots.columns import column, epoch_rows, extremes, medians, step_rows, thinned
-from vitscope.train.plots.confusion import draw_confusion, most_confused
-from vitscope.train.plots.curves import draw_curves
-from vitscope.train.plots.first_batches import as_shown, draw_first_batches, told
-from vitscope.train.plots.grad_norms import draw_grad_norms
-from vitscope.train.plots.lr import draw_lr
-from vitscope.train.plots.worst import draw_worst, worst_caption
+from vitscope.train.show.plots import canvas
+from vitscope.train.show.plots.columns import column, epoch_rows, extremes, medians, step_rows, thinned
+from vitscope.train.show.plots.confusion import draw_confusion, most_confused
+from vitscope.train.show.plots.curves import draw_curves
+from vitscope.train.show.plots.first_batches import as_shown, draw_first_batches, told
+from vitscope.train.show.plots.grad_norms import draw_grad_norms
+from vitscope.train.show.plots.lr import draw_lr
+from vitscope.train.show.plots.worst import draw_worst, worst_caption
 
 Rows = list[dict[str, Any]]
 NAN = float("nan")
@@ -58,7 +58,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
         return figures[-1]
 
     for name in ("curves", "lr", "grad_norms", "confusion", "gallery"):
-        monkeypatch.setattr(sys.modules[f"vitscope.train.plots.{name}"], "new_figure", kept)
+        monkeypatch.setattr(sys.modules[f"vitscope.train.show.plots.{name}"], "new_figure", kept)
     return figures
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from vitscope.train.observer import Observer, Observers
-from vitscope.train.progress import PLAIN_EVERY_S, Progress
+from vitscope.train.show.observer import Observer, Observers
+from vitscope.train.show.progress import PLAIN_EVERY_S, Progress
 
 
 class Clock:

@@ -11,7 +11,7 @@ import torch
 
 from vitscope.core.errors import ConfigError, VitscopeError
 from vitscope.train.config import ScheduleConfig
-from vitscope.train.schedule import Plateau, lr_table
+from vitscope.train.optim.schedule import Plateau, lr_table
 
 
 def table(*, lr: float = 1.0, steps_per_epoch: int = 1, epochs: int = 10, **settings: Any) -> list[float]:

@@ -25,8 +25,8 @@ from vitscope.data.dataset import open_dataset
 from vitscope.models.config import CNNConfig
 from vitscope.train.config import CheckpointConfig, PrecisionConfig, TrainConfig
 from vitscope.train.losses import class_weights
-from vitscope.train.observer import Observer
 from vitscope.train.setup import Bench, lay_out, make_state, set_up, settle, use_precision
+from vitscope.train.show.observer import Observer
 from vitscope.train.signals import StopFlag
 from vitscope.weights.folder import save_model
 

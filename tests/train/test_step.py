@@ -20,7 +20,7 @@ from vitscope.data.config import half_normalised
 from vitscope.models.config import CNNConfig, ResNetConfig
 from vitscope.train.config import LossConfig
 from vitscope.train.ema import Ema
-from vitscope.train.groups import freeze
+from vitscope.train.optim.groups import freeze
 from vitscope.train.state import TrainState
 from vitscope.train.step import hits, train_step
 from vitscope.train.teacher import Teacher

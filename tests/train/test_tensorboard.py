@@ -12,10 +12,10 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import masked_crc32c
 
-from vitscope.train import tensorboard
-from vitscope.train.event_file import MOST_WAITING, EventFile, checksums
-from vitscope.train.observer import Observers
-from vitscope.train.tensorboard import TensorBoard, tag_of
+from vitscope.train.show import tensorboard
+from vitscope.train.show.event_file import MOST_WAITING, EventFile, checksums
+from vitscope.train.show.observer import Observers
+from vitscope.train.show.tensorboard import TensorBoard, tag_of
 
 
 def step_row(step: int, loss: float = 1.0) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from vitscope.models.build import build_model
 from vitscope.models.config import ModelConfig, ViTConfig
 from vitscope.train.config import LoopConfig, LossConfig, OptimConfig, ScheduleConfig, TrainConfig, named_model
 from vitscope.train.objective import Objective
-from vitscope.train.optimizer import Optimizer
+from vitscope.train.optim.optimizer import Optimizer
 from vitscope.train.state import TrainState
 from vitscope.train.step import AfterStep, train_step
 

@@ -8,8 +8,8 @@ from typing import Any
 from rich.markup import escape
 
 from vitscope.cli.console import console, print_table
-from vitscope.train.card import wilson_interval
 from vitscope.train.evaluate import Evaluation
+from vitscope.train.show.card import wilson_interval
 
 MOST_CLASSES = 40
 """Rows of the table of classes; of more, those with the lowest accuracy are shown."""

@@ -13,16 +13,16 @@ from vitscope.core.environment import describe_versions
 from vitscope.core.files import write_atomically
 from vitscope.data.dataset import Dataset
 from vitscope.data.splits import PARTS
-from vitscope.train.card import model_card
 from vitscope.train.evaluate import Evaluation, evaluate
 from vitscope.train.loop import Work, say
-from vitscope.train.plots.confusion import draw_confusion
-from vitscope.train.plots.curves import draw_curves
-from vitscope.train.plots.first_batches import draw_first_batches
-from vitscope.train.plots.grad_norms import draw_grad_norms
-from vitscope.train.plots.lr import draw_lr
-from vitscope.train.plots.worst import draw_worst
 from vitscope.train.setup import Bench
+from vitscope.train.show.card import model_card
+from vitscope.train.show.plots.confusion import draw_confusion
+from vitscope.train.show.plots.curves import draw_curves
+from vitscope.train.show.plots.first_batches import draw_first_batches
+from vitscope.train.show.plots.grad_norms import draw_grad_norms
+from vitscope.train.show.plots.lr import draw_lr
+from vitscope.train.show.plots.worst import draw_worst
 from vitscope.weights.folder import load_model
 
 FIRST_BATCHES = 2

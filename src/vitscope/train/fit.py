@@ -17,16 +17,16 @@ from vitscope.core.status_file import Heartbeat
 from vitscope.core.yaml import load_yaml
 from vitscope.data.dataset import open_dataset
 from vitscope.train.changes import changes
-from vitscope.train.checkpoint import Checkpoint
+from vitscope.train.checkpoints.store import Checkpoint
 from vitscope.train.config import TrainConfig
 from vitscope.train.finish import draw, draw_first, finish
 from vitscope.train.loop import Work, is_to_come, restore, save, say, train
-from vitscope.train.observer import Observer, Observers
-from vitscope.train.progress import Progress
 from vitscope.train.setup import Bench, lay_out, set_up, settle
+from vitscope.train.show.observer import Observer, Observers
+from vitscope.train.show.progress import Progress
+from vitscope.train.show.tensorboard import TensorBoard
 from vitscope.train.signals import StopFlag
 from vitscope.train.step import AfterStep
-from vitscope.train.tensorboard import TensorBoard
 
 log = logging.getLogger("vitscope")
 

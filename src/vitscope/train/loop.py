@@ -17,13 +17,13 @@ import torch
 from vitscope.core.errors import DivergedError, VitscopeError
 from vitscope.core.run_folder import RunFolder
 from vitscope.train.bad_step import record_bad_step
-from vitscope.train.checkpoint import Checkpoint, CheckpointError, Checkpoints, NotFiniteError
+from vitscope.train.checkpoints.store import Checkpoint, CheckpointError, Checkpoints, NotFiniteError
 from vitscope.train.config import TrainConfig
 from vitscope.train.course import Course
 from vitscope.train.evaluate import Evaluation
 from vitscope.train.launch import Launcher
-from vitscope.train.observer import Observer
-from vitscope.train.schedule import Plateau
+from vitscope.train.optim.schedule import Plateau
+from vitscope.train.show.observer import Observer
 from vitscope.train.signals import StopFlag
 from vitscope.train.state import TrainState
 from vitscope.train.step import AfterStep

@@ -22,21 +22,21 @@ from vitscope.data.dataset import Dataset
 from vitscope.data.loaders.choose import make_loader
 from vitscope.data.loaders.loader import BadSample, Loader
 from vitscope.models.config import pair
-from vitscope.train.checkpoint import CheckpointError, Checkpoints
-from vitscope.train.checkpoint_bytes import require_finite
+from vitscope.train.checkpoints.content import require_finite
+from vitscope.train.checkpoints.store import CheckpointError, Checkpoints
 from vitscope.train.config import TrainConfig
 from vitscope.train.course import Course
 from vitscope.train.ema import Ema
 from vitscope.train.evaluate import Evaluation, evaluate
-from vitscope.train.groups import freeze
 from vitscope.train.launch import Launcher, choose_launch
 from vitscope.train.loop import Work
 from vitscope.train.losses import class_weights
 from vitscope.train.objective import Objective
-from vitscope.train.observer import Observer
-from vitscope.train.optimizer import Optimizer
+from vitscope.train.optim.groups import freeze
+from vitscope.train.optim.optimizer import Optimizer
+from vitscope.train.optim.schedule import Plateau, lr_table
 from vitscope.train.precision import choose_dtype
-from vitscope.train.schedule import Plateau, lr_table
+from vitscope.train.show.observer import Observer
 from vitscope.train.signals import StopFlag
 from vitscope.train.start import starting_model
 from vitscope.train.state import TrainState

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from vitscope.models.model import VisionModel
 from vitscope.train.ledger import Ledger
-from vitscope.train.optimizer import Optimizer
+from vitscope.train.optim.optimizer import Optimizer
 from vitscope.train.precision import LossScale
 
 

@@ -1,6 +1,6 @@
 """The checkpoints of a run: each written all or not at all, proved before it is used, the old ones pruned.
 
-step-000123/   one checkpoint (`checkpoint_files.py`); it counts once its COMPLETE stands
+step-000123/   one checkpoint (`files.py`); it counts once its COMPLETE stands
 last, best     one line each, naming a step folder; replaced in one step
 """
 
@@ -26,8 +26,8 @@ from torch import Tensor
 from vitscope.core.errors import expected
 from vitscope.core.files import write_atomically
 from vitscope.core.suggest import did_you_mean
-from vitscope.train import checkpoint_files as files
-from vitscope.train.checkpoint_bytes import CheckpointError, NotFiniteError, meta_bytes, model_bytes, trainer_bytes
+from vitscope.train.checkpoints import files
+from vitscope.train.checkpoints.content import CheckpointError, NotFiniteError, meta_bytes, model_bytes, trainer_bytes
 
 __all__ = ["Checkpoint", "CheckpointError", "Checkpoints", "NotFiniteError"]
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vitscope.train.plots.canvas import BLUE, new_figure, nothing_to_draw, plain_axes, save
-from vitscope.train.plots.columns import column, known, step_rows
+from vitscope.train.show.plots.canvas import BLUE, new_figure, nothing_to_draw, plain_axes, save
+from vitscope.train.show.plots.columns import column, known, step_rows
 
 
 def draw_lr(rows: Sequence[Mapping[str, Any]], path: str | Path) -> Path:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vitscope.train.plots.canvas import BLUE, GREY, ORANGE, new_figure, nothing_to_draw, plain_axes, save
-from vitscope.train.plots.columns import column, epoch_rows, known, step_rows, thinned
+from vitscope.train.show.plots.canvas import BLUE, GREY, ORANGE, new_figure, nothing_to_draw, plain_axes, save
+from vitscope.train.show.plots.columns import column, epoch_rows, known, step_rows, thinned
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from vitscope.core.errors import ConfigError, VitscopeError, expected
 from vitscope.models.model import VisionModel
 from vitscope.train.config.optim import OptimConfig
-from vitscope.train.groups import Group, parameter_groups
-from vitscope.train.muon import Muon
+from vitscope.train.optim.groups import Group, parameter_groups
+from vitscope.train.optim.muon import Muon
 
 
 class Optimizer:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vitscope.train.plots.canvas import BLUE, lettering, new_figure, nothing_to_draw, plain_axes, save, written
+from vitscope.train.show.plots.canvas import BLUE, lettering, new_figure, nothing_to_draw, plain_axes, save, written
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

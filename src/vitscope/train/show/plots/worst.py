@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from vitscope.data.survey.contact_sheet import shortened_name
-from vitscope.train.plots.gallery import LONGEST, draw_gallery
+from vitscope.train.show.plots.gallery import LONGEST, draw_gallery
 
 
 def draw_worst(pictures: list[np.ndarray], captions: list[str], path: str | Path) -> Path:

@@ -22,7 +22,7 @@ from typing import Any
 from vitscope.core import strict_json
 from vitscope.core.errors import expected
 from vitscope.core.files import write_atomically
-from vitscope.train.checkpoint_bytes import FORMAT, CheckpointError, sha256
+from vitscope.train.checkpoints.content import FORMAT, CheckpointError, sha256
 from vitscope.weights.place import exchange
 
 MODEL, TRAINER, META, COMPLETE = "model.safetensors", "trainer.pt", "meta.json", "COMPLETE"

@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, TextIO
 
-from vitscope.train.observer import Observer
-from vitscope.train.progress_line import LiveLine, clock_time, figures_of
+from vitscope.train.show.observer import Observer
+from vitscope.train.show.progress_line import LiveLine, clock_time, figures_of
 
 PLAIN_EVERY_S = 30.0
 """Between two plain lines within an epoch."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vitscope.train.plots.canvas import WIDTH, drawable, new_figure, save, written
+from vitscope.train.show.plots.canvas import WIDTH, drawable, new_figure, save, written
 
 COLUMNS = 8
 MOST, MOST_LINES = 64, 3

@@ -13,7 +13,7 @@ import numpy as np
 
 from vitscope.data.config import PreprocessConfig
 from vitscope.data.survey.contact_sheet import shortened_name
-from vitscope.train.plots.gallery import COLUMNS, LONGEST, draw_gallery
+from vitscope.train.show.plots.gallery import COLUMNS, LONGEST, draw_gallery
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from vitscope.train.event_file import EventFile
-from vitscope.train.observer import Observer
+from vitscope.train.show.event_file import EventFile
+from vitscope.train.show.observer import Observer
 
 FLUSH_S = 5.0
 """How long a figure may wait before it can be seen."""

@@ -1,0 +1,1 @@
+"""How weights move: parameter groups, optimisers, learning-rate schedules."""
