@@ -71,11 +71,12 @@ def test_the_model_has_the_mean_for_a_while() -> None:
     state, ema = state_of(model), Ema(model, 0.9)
     for number in range(3):
         take(state, *batch(seed=number), after=[ema])
-    own = weights(model)
-    assert differing(own, ema.state_dict())
+    own, mean = weights(model), {name: value.clone() for name, value in ema.state_dict().items()}
+    assert differing(own, mean)
     with ema.in_place():
-        assert differing(weights(model), ema.state_dict()) == set()
+        assert differing(weights(model), mean) == set()
     assert differing(weights(model), own) == set()
+    assert differing(ema.state_dict(), mean) == set(), "the mean has its own place again"
     with pytest.raises(RuntimeError, match="on purpose"), ema.in_place():
         raise RuntimeError("on purpose")
     assert differing(weights(model), own) == set(), "also after an error"

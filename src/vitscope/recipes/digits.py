@@ -5,7 +5,7 @@ from __future__ import annotations
 from vitscope.data.config import AugmentConfig, DataConfig
 from vitscope.models.config import ViTConfig
 from vitscope.recipes.registry import recipe
-from vitscope.train.config import LoopConfig, LossConfig, OptimConfig, ScheduleConfig, TrainConfig, named_model
+from vitscope.train.config import LoopConfig, LossConfig, OptimConfig, TrainConfig, named_model
 
 
 @recipe
@@ -18,15 +18,22 @@ def digits_vit() -> TrainConfig:
     """
     # Strokes are a pixel or two wide: patches of 2 x 2 keep them apart, and 16 tokens are quick on a CPU.
     model = ViTConfig(
-        img_size=8, patch_size=2, in_chans=1, num_classes=10, embed_dim=96, depth=4, num_heads=3, mlp_ratio=2.0
+        img_size=8,
+        patch_size=2,
+        in_chans=1,
+        num_classes=10,
+        embed_dim=96,
+        depth=4,
+        num_heads=3,
+        mlp_ratio=2.0,
+        pool="mean",
+        class_token=False,
     )
     return TrainConfig(
         model=named_model("vit", model),
         data=DataConfig(name="digits", batch_size=64),
-        # A mirrored digit is another sign: no flip.
-        augment=AugmentConfig(crop="padded", padding=1, rotate_degrees=10.0),
-        optim=OptimConfig(name="muon", lr=2e-3, weight_decay=0.05),
-        schedule=ScheduleConfig(warmup="10 %"),
+        augment=AugmentConfig(crop="padded", padding=1),  # no flip: a mirrored digit is another sign
+        optim=OptimConfig(name="muon", lr=3e-3, weight_decay=0.05),
         loss=LossConfig(smoothing=0.1),
-        loop=LoopConfig(epochs=40, ema_decay=0.99),
+        loop=LoopConfig(epochs=40),
     )

@@ -43,19 +43,26 @@ class Ema:
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """Let the model have the mean for a while."""
-        own = {name: value.clone() for name, value in self.live.items()}
-        _copy(self.live, self.mean)
+        """Let the model have the mean for a while. The two change places, so that no third copy needs memory."""
+        _exchange(self.live, self.mean)
         try:
             yield
         finally:
-            _copy(self.live, own)
+            _exchange(self.live, self.mean)
 
     def state_dict(self) -> dict[str, Tensor]:
         return self.mean
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         _copy(self.mean, state)
+
+
+@torch.no_grad()
+def _exchange(some: dict[str, Tensor], others: dict[str, Tensor]) -> None:
+    for name, value in some.items():
+        own = value.clone()
+        value.copy_(others[name])
+        others[name].copy_(own)
 
 
 @torch.no_grad()
