@@ -12,7 +12,7 @@ TESTENV := OMP_NUM_THREADS=1
 .PHONY: help setup demo test test-slow lint bench clean
 
 help:
-	@echo "make demo       count, trace and look inside a Vision Transformer; look a data set over"
+	@echo "make demo       train a small ViT on digits in under a minute, test it, look inside"
 	@echo "make test       run the test suite"
 	@echo "make test-slow  run the longer tests too"
 	@echo "make lint       ruff, pyright, import-linter"
@@ -34,13 +34,14 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 demo: setup
-	$(BIN)/vitscope models vit_base_patch16_224
+	@mkdir -p demo-out
+	$(BIN)/vitscope data digits --sheet demo-out/digits.png
 	@echo
-	$(BIN)/vitscope models vit_tiny --trace
+	$(BIN)/vitscope train digits_vit --device cpu --out demo-out/run --overwrite
 	@echo
-	$(BIN)/python examples/first_look.py demo-out
+	$(BIN)/vitscope eval demo-out/run
 	@echo
-	$(BIN)/vitscope data shapes:size=64,count=1000 --augment strong --sheet demo-out/shapes.png
+	$(BIN)/python examples/first_look.py demo-out/run demo-out
 
 test: setup
 	$(TESTENV) $(BIN)/python -m pytest

@@ -1,6 +1,6 @@
-"""What `make demo` shows last: where the patches of an untrained ViT look, on a built-in photograph.
+"""What `make demo` shows last: what the freshly trained model says to a digit it never saw, and where it looks.
 
-python examples/first_look.py [FOLDER]
+python examples/first_look.py RUN [FOLDER]
 """
 
 from __future__ import annotations
@@ -11,33 +11,34 @@ from pathlib import Path
 import torch
 
 import vitscope
-from vitscope.data.config import half_normalised
-from vitscope.data.photographs import builtin_picture
+from vitscope.data.preprocess import preprocess
 from vitscope.infer.attention_picture import draw_attention
 
 
-def main(folder: Path) -> None:
-    torch.manual_seed(0)
-    picture = builtin_picture("flower")
-    preprocessing = half_normalised((224, 224), 3)
-    for init, looks in (("vit", "everywhere alike"), ("mimetic", "around itself")):
-        model = vitscope.create_model("vit_tiny_patch16_224", init=init)
-        path = draw_attention(
-            model,
-            picture,
-            preprocessing,
-            folder / f"attention-{init}.png",
-            layer=0,
-            patch=(6, 7),
-            title=f"untrained vit_tiny_patch16_224, layer 0, init '{init}': a patch looks {looks}",
-        )
-        print(f"wrote {path}")
+def main(run: Path, folder: Path) -> None:
+    model = vitscope.load_model(run)  # the weights of the best epoch, with their preprocessing and labels
+    dataset = vitscope.open_dataset("digits")
+    number = int(dataset.splits["test"][0])
+    picture, truth = dataset.source.picture(number), dataset.class_names[dataset.source.labels[number]]
+
     with torch.no_grad():
-        weights = model.eval().attention_maps(torch.zeros(1, 3, 224, 224), layers=[0])[0]
-    sums = weights.sum(dim=-1)
-    print(f"attention of layer 0: {tuple(weights.shape)} (batch, heads, tokens, tokens)")
-    print(f"its rows sum to {sums.min():.6f} .. {sums.max():.6f}")
+        chances = model(preprocess(picture, model.preprocessing)[None]).softmax(-1)[0]
+    print(f"test picture {number}, a {truth}: the model says")
+    names = model.labels or dataset.class_names
+    for chance, place in zip(*chances.topk(3), strict=True):
+        print(f"  {names[place]}  {chance:6.1%}  {'#' * round(40 * float(chance))}")
+
+    path = draw_attention(
+        model,
+        picture,
+        model.preprocessing,
+        folder / "attention.png",
+        patch=(1, 1),
+        title=f"trained on digits: where a patch of this {truth} looks in the last layer",
+    )
+    print(f"\ncurves     {run / 'plots' / 'curves.png'}\nconfusions {run / 'plots' / 'confusion_matrix.png'}")
+    print(f"attention  {path}")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1] if len(sys.argv) > 1 else "demo-out"))
+    main(Path(sys.argv[1]), Path(sys.argv[2] if len(sys.argv) > 2 else "demo-out"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,10 +56,9 @@ class RunView:
 
     @property
     def best(self) -> dict[str, Any] | None:
-        """The row of the best evaluation, the first of equals."""
-        key, sign = self.monitor, 1 if self._larger_is_better() else -1
-        finite = [row for row in self._standing(key) if math.isfinite(row[key])]
-        return max(finite, key=lambda row: sign * row[key], default=None)
+        """The row of the best evaluation, whose weights are in the model folder: the last one marked `best`."""
+        marked = [row for row in self._standing(self.monitor) if row.get("best") is True]
+        return marked[-1] if marked else None
 
     @property
     def test(self) -> dict[str, Any] | None:
@@ -75,12 +73,6 @@ class RunView:
                     rows.pop()
                 rows.append(row)
         return rows
-
-    def _larger_is_better(self) -> bool:
-        mode = self._of_loop("monitor_mode")
-        if mode in ("min", "max"):
-            return mode == "max"
-        return not any(word in self.monitor for word in ("loss", "error"))
 
     def _of_loop(self, key: str) -> Any:
         section = (self.config or {}).get("loop")

@@ -35,5 +35,5 @@ def digits_vit() -> TrainConfig:
         augment=AugmentConfig(crop="padded", padding=1),  # no flip: a mirrored digit is another sign
         optim=OptimConfig(name="muon", lr=3e-3, weight_decay=0.05),
         loss=LossConfig(smoothing=0.1),
-        loop=LoopConfig(epochs=40),
+        loop=LoopConfig(epochs=40, threads=1),
     )

@@ -11,6 +11,7 @@ The batch is not stored: it is a function of (seed, epoch, batch) and is made ag
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,8 +56,10 @@ def record_bad_step(
     """Write it down; None when there are enough already."""
     folder.mkdir(parents=True, exist_ok=True)
     place = folder / f"bad-step-{row['step']:06d}"
-    if place.exists() or len(list(folder.glob("bad-step-*"))) >= MOST_RECORDS:
-        return place if place.exists() else None
+    if place.exists():
+        shutil.rmtree(place)  # of steps that were taken back
+    if len(list(folder.glob("bad-step-*"))) >= MOST_RECORDS:
+        return None
     place.mkdir()
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in state.model.state_dict().items()}
     are_finite = all(bool(tensor.isfinite().all()) for tensor in tensors.values() if tensor.is_floating_point())

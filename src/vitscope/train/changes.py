@@ -46,6 +46,12 @@ def changes(old: TrainConfig, new: TrainConfig) -> list[str]:
                 where="--resume",
                 fix=f"leave it at {before!r}, or start a new run with another --out (its weights: --from RUN)",
             )
+        if key == "optim.momentum" and new.optim.name == "sgd" and 0.0 in (before, after):
+            raise ConfigError(
+                f"{key} cannot begin or end within a run: it is {before!r}, received {after!r}",
+                where="--resume",
+                fix=f"leave it at {before!r}, or start a new run with another --out (its weights: --from RUN)",
+            )
     return [f"{key}: {before!r} -> {after!r}" for key, before, after in found]
 
 

@@ -18,6 +18,8 @@ class Course:
     batch: int = 0
     is_over: bool = False
     """Whether training has ended, early or not."""
+    eval_batch: int | None = None
+    """Pictures at once in evaluation, where fewer fitted than the settings ask for."""
 
     best: float | None = None
     """The best value of the monitored metric, however small its lead."""
@@ -80,6 +82,11 @@ class Course:
         if is_best:
             self.best, self.best_step, self.best_epoch = value, step, self.epoch
         return is_best
+
+    @property
+    def is_in_trouble(self) -> bool:
+        """Whether the last step was one of those that, in a row, end in going back."""
+        return self.bad_in_a_row > 0 or self.high_in_a_row > 0
 
     @property
     def best_so_far(self) -> tuple[float | None, int | None, int | None]:

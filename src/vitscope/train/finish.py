@@ -14,7 +14,7 @@ from vitscope.core.files import write_atomically
 from vitscope.data.dataset import Dataset
 from vitscope.data.splits import PARTS
 from vitscope.train.evaluate import Evaluation, evaluate
-from vitscope.train.loop import Work, say
+from vitscope.train.loop import Work, say, write_rows
 from vitscope.train.setup import Bench
 from vitscope.train.show.card import model_card
 from vitscope.train.show.plots.confusion import draw_confusion
@@ -30,14 +30,20 @@ FIRST_BATCHES = 2
 log = logging.getLogger("vitscope")
 
 
-def finish(work: Work, bench: Bench, *, command: str) -> None:
-    """Test, pictures, model card. What the test found is written once, also when this is done twice."""
+def finish(work: Work, bench: Bench, *, command: str) -> bool:
+    """Test, pictures, model card; False when asked to stop in the test. What it found is written once, also when this
+    is done twice."""
     if not (work.run.model / "config.json").exists():
         say(work, f"{work.config.loop.monitor} was never finite: the last weights become the model")
         work.save_model()
     rows = work.run.metrics.read()
     done = [row for row in rows if "test/accuracy" in row]
-    found = _test(work, bench)
+    has_test = len(bench.dataset.splits["test"]) > 0
+    if not has_test:
+        say(work, "there are no test pictures: accuracy is known on the validation pictures only")
+    found = _test(work, bench) if has_test else None
+    if has_test and found is None:
+        return False
     test: dict[str, Any] = done[-1] if done else {}
     if found is not None and not done:
         test = {
@@ -47,10 +53,10 @@ def finish(work: Work, bench: Bench, *, command: str) -> None:
             "test/accuracy": found.accuracy,
             "test/count": found.count,
         }
-        work.run.metrics.append(test)
+        write_rows(work, [test])
         work.observers.epoch(test)
     draw(work, bench, found)
-    best = next((row for row in rows if row["step"] == work.course.best_step and work.config.loop.monitor in row), {})
+    best = next((row for row in reversed(rows) if row.get("best")), {})
     card = model_card(
         config=work.config,
         dataset_line=_in_words(bench.dataset),
@@ -62,13 +68,11 @@ def finish(work: Work, bench: Bench, *, command: str) -> None:
         versions=describe_versions(),
     )
     write_atomically(work.run.model / "README.md", card.encode())
+    return True
 
 
 def _test(work: Work, bench: Bench) -> Evaluation | None:
     """With the model as it was saved: what is tested is what will be used."""
-    if not len(bench.dataset.splits["test"]):
-        say(work, "there are no test pictures: accuracy is known on the validation pictures only")
-        return None
     model = load_model(work.run.model).to(bench.device)
     loader = bench.loader("test", training=False, say=lambda text: say(work, text), run=work.run)
     try:
@@ -77,7 +81,8 @@ def _test(work: Work, bench: Bench) -> Evaluation | None:
             loader,
             num_classes=bench.dataset.num_classes,
             dtype=work.state.dtype,
-            batch=work.config.loop.eval_batch,
+            batch=work.course.eval_batch or work.config.loop.eval_batch,
+            stop=lambda: bool(work.stop),
             say=lambda text: say(work, text),
         )
     finally:

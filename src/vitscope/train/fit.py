@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from vitscope.core.device import pick_device
-from vitscope.core.errors import DataError, DivergedError, UsageError
+from vitscope.core.errors import EXIT_FAILED
 from vitscope.core.run_folder import RunFolder
+from vitscope.core.run_view import read_run
+from vitscope.core.seed import preserved_rng
 from vitscope.core.status_file import Heartbeat
 from vitscope.core.yaml import load_yaml
 from vitscope.data.dataset import open_dataset
 from vitscope.train.changes import changes
-from vitscope.train.checkpoints.store import Checkpoint
 from vitscope.train.config import TrainConfig
 from vitscope.train.finish import draw, draw_first, finish
-from vitscope.train.loop import Work, is_to_come, restore, save, say, train
-from vitscope.train.setup import Bench, lay_out, set_up, settle
+from vitscope.train.loop import Work, is_to_come, save, say, train
+from vitscope.train.precision import using_precision, using_threads
+from vitscope.train.resume import checkpoint_to_resume, go_on, is_over_for_good, run_folder
+from vitscope.train.run_log import Voice, failures_told, log_held, logging_to
+from vitscope.train.setup import lay_out, set_up, settle
 from vitscope.train.show.observer import Observer, Observers
 from vitscope.train.show.progress import Progress
 from vitscope.train.show.tensorboard import TensorBoard
@@ -48,11 +51,7 @@ class Run:
     @property
     def best(self) -> dict[str, Any] | None:
         """The row of the evaluation whose weights are in the model folder."""
-        config = load_yaml(TrainConfig, self.folder.config_path)
-        sign = 1 if config.loop.larger_is_better else -1
-        rows = [row for row in self.metrics if isinstance(row.get(config.loop.monitor), int | float)]
-        finite = [row for row in rows if row[config.loop.monitor] == row[config.loop.monitor]]
-        return max(finite, key=lambda row: sign * row[config.loop.monitor], default=None)
+        return read_run(self.folder.path).best
 
     @property
     def test(self) -> dict[str, Any] | None:
@@ -86,187 +85,85 @@ def fit(
     """
     with contextlib.ExitStack() as stack:
         stop = stack.enter_context(StopFlag()) if stop is None else stop
+        told = Observers([] if quiet else [Voice()])
+
+        def speak(text: str) -> None:
+            log.info(text)
+            told.say(text)
+
+        # --- what is to be done, and whether it can be: until it is known, an existing run is only read --------------
         device = pick_device(config.loop.device)
         dataset = open_dataset(config.data)
         dataset.require_trainable()
         config = settle(config, dataset)
-        run, goes_on = _run_folder(config, out, name, resume or resume_from is not None, overwrite)
+        wants_more = resume or resume_from is not None
+        run, goes_on = run_folder(config, out, name, resume=wants_more, overwrite=overwrite)
         before = load_yaml(TrainConfig, run.config_path) if goes_on and run.config_path.exists() else config
-        changes(before, config)  # refuses before anything is written
-        longer = config.loop.epochs > before.loop.epochs
-        finished = goes_on and (run.read_status() or {}).get("state") == "finished"
-        if finished and resume_from is None and not longer:
-            _tell(quiet, f"{run.path} is finished: nothing to resume (more epochs: --epochs N)")
+        changed = changes(before, config)
+        if goes_on and resume_from is None and is_over_for_good(run, before, config):
+            told.say(f"{run.path} is finished: nothing to resume (more epochs: --epochs N)")
             return Run(run, "finished", 0)
-        told = Observers([] if quiet else [_Voice()])
-        stack.enter_context(_logging_to(run.log_path, told))
-        stack.enter_context(_failures_told(run))
+        with log_held() as held:
+            checkpoint = checkpoint_to_resume(run, resume_from, dataset) if goes_on else None
+
+        # --- everything in its place ---------------------------------------------------------------------------------
+        stack.enter_context(logging_to(run.log_path, told))
+        for record in held:
+            log.handle(record)
+        failures = stack.enter_context(contextlib.ExitStack())
+        if not goes_on:
+            failures.enter_context(failures_told(run))
+        stack.enter_context(preserved_rng())
+        stack.enter_context(using_precision(config.precision))
+        stack.enter_context(using_threads(config.loop.threads))
+        for change in changed:
+            speak(f"changed since the run began: {change}")
+        speak(f"{dataset!r}")
+        if config.optim.scale_lr != "none":
+            speak(f"lr {config.optim.lr:g}, scaled ({config.optim.scale_lr}) to {config.lr:g}")
         bench = lay_out(config, dataset, device)
-        work, checkpoint = _prepared(bench, run, before, goes_on, resume_from, after_step, told, observers, quiet, stop)
-        stack.callback(work.observers.close)
+        resumes = checkpoint is not None
+        work = set_up(bench, run, observers=told, after=after_step, stop=stop, say=speak, resumes=resumes)
         stack.callback(work.launcher.loader.close)
+        work.checkpoints.sweep()
+        if checkpoint is not None:
+            go_on(work, checkpoint, before, chosen=resume_from is not None)
+        elif goes_on:
+            speak(f"no checkpoint in {run.path} yet: starting at step 0")
+        if goes_on:
+            failures.enter_context(failures_told(run))
+            run.metrics.cut(lambda row: is_to_come(work, row))
+        run.write_status("starting", step=work.step)
+        run.save_config(config)
+        run.save_environment()
+        told.watchers[:] = _watchers(work, observers, quiet=quiet, goes_on=goes_on)
+        stack.callback(told.close)
         stack.enter_context(Heartbeat(run.status))
         if checkpoint is None:
             save(work)
             draw_first(work, bench)
 
+        # --- training ------------------------------------------------------------------------------------------------
         train(work)
-
-        if not work.course.is_over:
-            run.write_status("stopped", step=work.step)
-            draw(work, bench, None)
-            say(work, f"stopped by {stop.cause} after step {work.step}; everything is saved")
-            return Run(run, "stopped", stop.exit_code)
-        finish(work, bench, command=command or "vitscope.fit(config)")
-        run.write_status("finished", step=work.step)
-        return Run(run, "finished", 0)
-
-
-def _run_folder(
-    config: TrainConfig, out: str | Path | None, name: str | None, resume: bool, overwrite: bool
-) -> tuple[RunFolder, bool]:
-    """The folder, and whether there is something in it to go on from."""
-    if not resume:
-        data = Path(config.data.name).name.partition(":")[0]
-        return RunFolder.create(out, name=name or f"{data}-{config.model.name}", overwrite=overwrite), False
-    if out is None:
-        raise UsageError("nothing to resume: no run is named", where="--resume", fix="name the run folder with --out")
-    place = Path(out).expanduser()
-    if not place.exists() or not any(place.iterdir()):
-        return RunFolder.create(out, name=name or "run"), False
-    run = RunFolder.open(place)
-    if run.is_alive():
-        pid = (run.read_status() or {}).get("pid")
-        raise UsageError(f"process {pid} is writing to {place}", where="--resume", fix="wait for it, or stop it first")
-    return run, True
+        if work.course.is_over and finish(work, bench, command=command or "vitscope.fit(config)"):
+            run.write_status("finished", step=work.step)
+            return Run(run, "finished", 0)
+        run.write_status("stopped", step=work.saved_step)
+        draw(work, bench, None)
+        is_saved = work.saved_step == work.step
+        newest = "no checkpoint" if work.saved_step is None else f"the newest checkpoint is of step {work.saved_step}"
+        kept = "everything is saved" if is_saved else newest
+        say(work, f"stopped by {stop.cause} after step {work.step}; {kept}")
+        return Run(run, "stopped", stop.exit_code if is_saved else EXIT_FAILED)
 
 
-def _prepared(
-    bench: Bench,
-    run: RunFolder,
-    before: TrainConfig,
-    goes_on: bool,
-    resume_from: str | Path | None,
-    after: Sequence[AfterStep],
-    told: Observers,
-    watchers: Sequence[Observer],
-    quiet: bool,
-    stop: StopFlag,
-) -> tuple[Work, Checkpoint | None]:
-    """Everything in its place: at step 0, or where the checkpoint was made. `before` are the settings until now."""
-    config = bench.config
-
-    def speak(text: str) -> None:
-        log.info(text)
-        told.say(text)
-
-    for change in changes(before, config):
-        speak(f"changed since the run began: {change}")
-    run.write_status("starting")
-    run.save_config(config)
-    run.save_environment()
-    speak(f"{bench.dataset!r}")
-    if config.optim.scale_lr != "none":
-        speak(f"lr {config.optim.lr:g}, scaled ({config.optim.scale_lr}) to {config.lr:g}")
-    work = set_up(bench, run, observers=told, after=after, stop=stop, say=speak)
-    work.checkpoints.sweep()
-    checkpoint = None
-    if goes_on:
-        checkpoint = work.checkpoints.open(resume_from) if resume_from is not None else work.checkpoints.newest()
-        if checkpoint is None:
-            speak(f"no checkpoint in {run.path} yet: starting at step 0")
-    if checkpoint is not None:
-        _refuse_other_split(checkpoint, work)
-        restore(work, checkpoint)
-        if config.loop.micro_batch != before.loop.micro_batch:
-            work.state.micro_batch = config.loop.micro_batch
-        if config.loop.epochs != before.loop.epochs:
-            work.course.is_over = work.course.epoch >= config.loop.epochs
-        work.checkpoints.drop_after(checkpoint.step)
-        if resume_from is None and work.course.best_step == checkpoint.step:
-            work.checkpoints.mark_best(checkpoint.step)  # a kill can fall between the checkpoint and its mark
-        speak(f"resuming after step {work.step} (epoch {work.course.epoch + 1}, batch {work.course.batch})")
-    if goes_on:
-        run.metrics.cut(lambda row: is_to_come(work, row))
-    told.watchers[:] = [TensorBoard(run.path, purge_step=work.step + 1 if goes_on else None), *watchers]
-    if not quiet:
-        told.watchers.insert(
-            0,
-            Progress(
-                epochs=config.loop.epochs,
-                steps_per_epoch=work.steps_per_epoch,
-                batch_size=config.data.batch_size,
-                start_step=work.step,
-                monitor=config.loop.monitor,
-                larger_is_better=config.loop.larger_is_better,
-                best=work.course.best,
-            ),
-        )
-    return work, checkpoint
-
-
-def _refuse_other_split(checkpoint: Checkpoint, work: Work) -> None:
-    if checkpoint.meta.get("split_hash") != work.split_hash:
-        raise DataError(
-            "the data are not those the run began with: pictures, labels or the split differ",
-            where=str(checkpoint.path),
-            fix="give the same data, or start a new run",
-        )
-
-
-class _Voice(Observer):
-    """Before there is a progress line."""
-
-    def say(self, text: str) -> None:
-        sys.stderr.write(text + "\n")
-
-
-def _tell(quiet: bool, text: str) -> None:
-    if not quiet:
-        _Voice().say(text)
-
-
-@contextlib.contextmanager
-def _logging_to(path: Path, told: Observer) -> Iterator[None]:
-    """What is logged goes into the run's log; warnings (a damaged checkpoint, a lost worker) are said aloud too."""
-    file, aloud = logging.FileHandler(path, encoding="utf-8"), _Aloud(told)
-    file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    before = log.level
-    log.setLevel(logging.INFO)
-    log.addHandler(file)
-    log.addHandler(aloud)
-    try:
-        yield
-    finally:
-        log.removeHandler(aloud)
-        log.removeHandler(file)
-        log.setLevel(before)
-        file.close()
-
-
-class _Aloud(logging.Handler):
-    """Passes warnings to whoever watches. What is less is said by whom it concerns; errors end the run and are shown
-    then."""
-
-    def __init__(self, told: Observer) -> None:
-        super().__init__(logging.WARNING)
-        self.told = told
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.levelno == logging.WARNING:
-            self.told.say(f"warning: {record.getMessage()}")
-
-
-@contextlib.contextmanager
-def _failures_told(run: RunFolder) -> Iterator[None]:
-    """Whatever ends the run early stands in its log and its status."""
-    try:
-        yield
-    except BaseException as error:
-        log.error("the run ended: %s", str(error) or type(error).__name__, exc_info=True)
-        with contextlib.suppress(OSError):
-            if isinstance(error, KeyboardInterrupt):  # Ctrl-C for the second time: the last checkpoint stands
-                run.write_status("stopped")
-            else:
-                run.write_status("diverged" if isinstance(error, DivergedError) else "failed", error=str(error))
-        raise
+def _watchers(work: Work, observers: Sequence[Observer], *, quiet: bool, goes_on: bool) -> list[Observer]:
+    config = work.config
+    progress = Progress(
+        epochs=config.loop.epochs,
+        steps_per_epoch=work.steps_per_epoch,
+        batch_size=config.data.batch_size,
+        start_step=work.step,
+    )
+    board = TensorBoard(work.run.path, purge_step=work.step + 1 if goes_on else None)
+    return [*([] if quiet else [progress]), board, *observers]

@@ -52,6 +52,7 @@ class Launcher:
         self.launch = launch
         self._plain = objective
         self._objective: Objective = torch.compile(objective) if launch.startswith("compiled") else objective
+        self._prove_loader()
         self._graph: torch.cuda.CUDAGraph | None = None
         self._inputs: tuple[Tensor, Tensor] | None = None
         """Where a captured step reads its batch, if it does not draw it itself."""
@@ -152,13 +153,24 @@ class Launcher:
             except Exception as error:
                 if self.state.is_updating or not self._can_help(error):
                     raise
-                remedy, reason = is_out_of_memory(error), f"{type(error).__name__}: {str(error).splitlines()[:1]}"
+                remedy, reason = is_out_of_memory(error), _in_a_line(error)
             # Only here are the frames gone that held the failed step's memory.
             self._forget()
             if remedy:
                 self._halve()
             else:
                 self._launch_plainly(reason)
+
+    def _prove_loader(self) -> None:
+        """A compiled loader is tried once, before anything depends on it."""
+        if not (self.launch.startswith("compiled") and isinstance(self.loader, DeviceLoader)):
+            return
+        try:
+            self.loader.begin(0)
+            self.loader.draw()
+        except Exception as error:
+            self.loader.make_plainly()
+            self.say(f"augmentation cannot be compiled here ({_in_a_line(error)}): it goes on plainly")
 
     def _can_help(self, error: Exception) -> bool:
         return is_out_of_memory(error) or (self.launch != "eager" and not isinstance(error, VitscopeError))
@@ -191,7 +203,13 @@ class Launcher:
         self.launch = "compiled" if was == "compiled_graph" else "eager"
         if self.launch == "eager":
             self._objective = self._plain
+            if isinstance(self.loader, DeviceLoader):
+                self.loader.make_plainly()
         self.say(f"launch '{was}' does not work here ({reason}): going on with '{self.launch}'")
+
+
+def _in_a_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
 
 
 def _fresh_generator(device: torch.device) -> None:

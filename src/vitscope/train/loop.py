@@ -64,6 +64,8 @@ class Work:
     """When the steps not yet read began."""
     failed_saves: int = 0
     """In a row."""
+    saved_step: int | None = None
+    """Of the newest checkpoint."""
     status_written: float = 0.0
 
     @property
@@ -92,7 +94,6 @@ def train(work: Work) -> None:
 
             # --- evaluation --------------------------------------------------------------------------------------
             is_last, is_best = course.epoch + 1 >= config.loop.epochs, False
-            best_before = course.best_so_far
             row: dict[str, Any] = {"step": work.step, "epoch": course.epoch + 1, **course.epoch_means()}
             if is_last or _is_due(config.loop.eval_every, course.epoch + 1):
                 found = work.evaluate()
@@ -106,8 +107,6 @@ def train(work: Work) -> None:
             # --- the next epoch ----------------------------------------------------------------------------------
             course.next_epoch()
             course.is_over = is_last or has_waited_enough(work)
-            if is_best and not keep_model(work):
-                is_best, course.best_so_far = False, best_before
             if is_best or course.is_over or _is_due(config.checkpoint.every_epochs, course.epoch):
                 save(work, best=is_best)
         except (WentWrongError, NotFiniteError) as trouble:
@@ -147,18 +146,25 @@ def look_every(work: Work) -> int:
 
 
 def judge(work: Work, row: dict[str, Any]) -> bool:
-    """Draw the consequences of an evaluation: best or not, and a lower learning rate on a plateau."""
-    config, course, before = work.config, work.course, work.plateau.factor
+    """Draw the consequences of an evaluation: a lower learning rate on a plateau, and the run's model where these are
+    the best weights so far. Then the row says so."""
+    config, course, factor = work.config, work.course, work.plateau.factor
     if config.schedule.name == "plateau" and work.plateau.update(row[config.schedule.plateau_metric]):
-        change = work.plateau.factor / before  # not `plateau_factor` where `min_lr` is reached
+        change = work.plateau.factor / factor  # not `plateau_factor` where `min_lr` is reached
         work.state.lr_factor.mul_(change)
         say(work, f"plateau: lr is multiplied by {change:g} after epoch {course.epoch + 1}")
-    return course.judge(
+    before = course.best_so_far
+    is_best = course.judge(
         row[config.loop.monitor],
         step=work.step,
         larger_is_better=config.loop.larger_is_better,
         min_delta=config.loop.min_delta,
     )
+    if is_best and not keep_model(work):
+        is_best, course.best_so_far = False, before
+    if is_best:
+        row["best"] = True
+    return is_best
 
 
 def record(work: Work, row: dict[str, Any]) -> None:
@@ -194,11 +200,14 @@ def keep_model(work: Work) -> bool:
 
 
 def save(work: Work, *, best: bool = False) -> None:
-    """A checkpoint of everything, now. Where the disk does not take it, training goes on with the last good one, until
-    three in a row have failed."""
+    """A checkpoint of everything, now; none while steps go wrong, for going back must lead to before that. Where the
+    disk does not take it, training goes on with the last good one, until three in a row have failed."""
     course = work.course
     if work.steps_unread:
         look(work)
+    if course.is_in_trouble:
+        log.info("no checkpoint of step %s: the steps before it went wrong", work.step)
+        return
     try:
         made = work.checkpoints.save(
             work.step,
@@ -221,14 +230,15 @@ def save(work: Work, *, best: bool = False) -> None:
                 fix="make room on the disk, then continue with --resume",
             ) from error
         return
-    work.failed_saves = 0
+    work.failed_saves, work.saved_step = 0, made.step
     if best:
         work.checkpoints.mark_best(made.step)
     work.clock = time.perf_counter()  # a save is not training
 
 
-def restore(work: Work, checkpoint: Checkpoint) -> None:
-    """Everything as it was when the checkpoint was made, in the memory it has now."""
+def restore(work: Work, checkpoint: Checkpoint) -> list[str]:
+    """Everything as it was when the checkpoint was made, in the memory it has now. The names of the hooks whose state
+    nobody claims."""
     trainer = checkpoint.trainer()
     with torch.no_grad():
         work.state.model.load_state_dict(checkpoint.model())
@@ -244,7 +254,8 @@ def restore(work: Work, checkpoint: Checkpoint) -> None:
     work.course.load(trainer["course"])
     work.plateau.load_state_dict(trainer["plateau"])
     work.state.ledger.clear()
-    work.steps_unread = []
+    work.steps_unread, work.saved_step = [], checkpoint.step
+    return sorted(trainer["hooks"].keys() - {hook.name for hook in _hooks_with_state(work)})
 
 
 def is_to_come(work: Work, row: dict[str, Any]) -> bool:
@@ -265,8 +276,8 @@ def go_back(work: Work, trouble: Exception) -> None:
         raise DivergedError(
             f"training diverged with a learning rate of {lr:g}{', for the second time' * bool(went_back)}: {reason}",
             where=_evidence(work),
-            fix=f"lower --optim.lr (it is {work.config.optim.lr:g}), e.g. to {work.config.optim.lr / 10:g}, "
-            "lengthen the warm-up, or clip lower",
+            fix=f"go on with a lower one: --resume --optim.lr {work.config.optim.lr / 10:g} (it was "
+            f"{work.config.optim.lr:g}); or lengthen the warm-up, or clip lower",
         ) from None
     restore(work, checkpoint)
     course.went_back = went_back + 1
@@ -285,10 +296,10 @@ def _is_due(every: int | None, count: int) -> bool:
 
 
 def has_waited_enough(work: Work) -> bool:
-    patience = work.config.loop.patience
-    if patience is None or work.course.waited < patience:
+    loop = work.config.loop
+    if not loop.early_stop or work.course.waited < loop.patience:
         return False
-    say(work, f"ending early: no better {work.config.loop.monitor} in {work.course.waited} evaluations")
+    say(work, f"ending early: no better {loop.monitor} in {work.course.waited} evaluations")
     return True
 
 

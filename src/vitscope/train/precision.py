@@ -7,17 +7,20 @@ and never asks the host: a step that overflows is skipped like any other that is
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from vitscope.core.environment import ask_for_repeatable_kernels
 from vitscope.core.errors import ConfigError, expected
 from vitscope.train.config import PrecisionConfig
 
 DTYPES = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 FIRST_SCALE = 2.0**16
 GROWTH_STEPS = 2000
+MOST_SCALE = 2.0**24  # far above any that helps, far below the one from which there is no way back
 
 
 def choose_dtype(config: PrecisionConfig, device: torch.device) -> torch.dtype | None:
@@ -34,6 +37,37 @@ def autocast(device: torch.device, dtype: torch.dtype | None) -> contextlib.Abst
     return contextlib.nullcontext() if dtype is None else torch.autocast(device.type, dtype)
 
 
+@contextlib.contextmanager
+def using_threads(count: int | None) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(before if count is None else count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextlib.contextmanager
+def using_precision(config: PrecisionConfig) -> Iterator[None]:
+    """Settings that torch keeps for the whole process, put back afterwards: another run may follow in it."""
+    matmul, cudnn = torch.get_float32_matmul_precision(), torch.backends.cudnn.benchmark
+    repeatable, warns = (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+    )
+    torch.set_float32_matmul_precision("high" if config.tf32 else "highest")
+    if config.deterministic:
+        ask_for_repeatable_kernels()
+        torch.use_deterministic_algorithms(True)
+        torch.backends.cudnn.benchmark = False
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(matmul)
+        torch.use_deterministic_algorithms(repeatable, warn_only=warns)
+        torch.backends.cudnn.benchmark = cudnn
+
+
 class LossScale:
     """What the loss is multiplied by before the backward pass. Without fp16 it is 1 for ever."""
 
@@ -48,7 +82,8 @@ class LossScale:
             return
         good_steps = torch.where(overflowed > 0, 0.0, self.good_steps + 1)
         grows = good_steps >= GROWTH_STEPS
-        scale = torch.where(overflowed > 0, self.scale * 0.5, torch.where(grows, self.scale * 2, self.scale))
+        grown = torch.where(grows, (self.scale * 2).clamp(max=MOST_SCALE), self.scale)
+        scale = torch.where(overflowed > 0, self.scale * 0.5, grown)
         self.scale.copy_(torch.where(hold > 0, self.scale, scale))
         self.good_steps.copy_(torch.where(hold > 0, self.good_steps, torch.where(grows, 0.0, good_steps)))
 

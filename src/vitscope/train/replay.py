@@ -14,7 +14,8 @@ from vitscope.train.bad_step import Replay, read_bad_step, take_again
 from vitscope.train.config import TrainConfig
 from vitscope.train.config.read import read_train_config
 from vitscope.train.launch import Launcher
-from vitscope.train.setup import lay_out, make_state, settle, use_precision
+from vitscope.train.precision import using_precision
+from vitscope.train.setup import lay_out, make_state, settle
 
 
 def replay_bad_step(folder: str | Path, *, device: str | None = None) -> Replay:
@@ -26,7 +27,6 @@ def replay_bad_step(folder: str | Path, *, device: str | None = None) -> Replay:
     place = Path(folder).expanduser().resolve()
     recorded = read_bad_step(place)
     config = _settings_of(place)
-    use_precision(config)
     dataset = open_dataset(config.data)
     bench = lay_out(settle(config, dataset), dataset, pick_device(device or config.loop.device))
     loader = bench.loader("train", training=True, say=_unheard)
@@ -40,8 +40,8 @@ def replay_bad_step(folder: str | Path, *, device: str | None = None) -> Replay:
             where=str(place),
             fix="give the pictures the run had",
         )
-    with preserved_rng():
-        state, objective = make_state(bench, loader.num_batches, _unheard)
+    with preserved_rng(), using_precision(config.precision):
+        state, objective = make_state(bench, loader.num_batches, _unheard, resumes=True)
         launcher = Launcher(
             state,
             loader,

@@ -12,7 +12,6 @@ from safetensors import SafetensorError
 from torch import nn
 
 from vitscope.core.config import updated
-from vitscope.core.environment import ask_for_repeatable_kernels
 from vitscope.core.errors import ConfigError, expected
 from vitscope.core.files import append_line
 from vitscope.core.run_folder import RunFolder
@@ -86,14 +85,15 @@ def lay_out(config: TrainConfig, dataset: Dataset, device: torch.device) -> Benc
     return Bench(config, dataset, preprocess, device)
 
 
-def make_state(bench: Bench, steps_per_epoch: int, say: Say) -> tuple[TrainState, Objective]:
-    """The model as training begins with it, what moves it, and what it is moved by."""
+def make_state(bench: Bench, steps_per_epoch: int, say: Say, *, resumes: bool = False) -> tuple[TrainState, Objective]:
+    """The model as training begins with it, what moves it, and what it is moved by. Where a checkpoint will be loaded
+    into it (`resumes`), the weights a run began with are not asked for again."""
     config, device, dataset = bench.config, bench.device, bench.dataset
     seed_everything(derive_seed(config.loop.seed, "weights"))
     model, remarks = starting_model(
         config.model,
         num_classes=dataset.num_classes,
-        init_from=config.checkpoint.init_from,
+        init_from=None if resumes else config.checkpoint.init_from,
         labels=list(dataset.class_names),
     )
     for remark in remarks:
@@ -106,7 +106,7 @@ def make_state(bench: Bench, steps_per_epoch: int, say: Say) -> tuple[TrainState
     if frozen:
         _still_norms(model)
         say(f"{len(frozen)} parameters stay as they are (optim.freeze)")
-    optimizer = Optimizer(model, config.optim)
+    optimizer = Optimizer(model, config.optim, lr=config.lr)
     say(optimizer.describe())
     state = TrainState(
         model,
@@ -130,14 +130,14 @@ def set_up(
     after: Sequence[AfterStep],
     stop: StopFlag,
     say: Say,
+    resumes: bool = False,
 ) -> Work:
     """Everything that takes part, at step 0."""
     config, device = bench.config, bench.device
-    use_precision(config)
     train_loader = bench.loader("train", training=True, say=say, run=run)
     val_loader = bench.loader("val", training=False, say=say, run=run)
     say(f"training pictures: {train_loader.why}")
-    state, objective = make_state(bench, train_loader.num_batches, say)
+    state, objective = make_state(bench, train_loader.num_batches, say, resumes=resumes)
     ema = Ema(state.model, config.loop.ema_decay, warmup=config.loop.ema_warmup) if config.loop.ema_decay else None
     hooks: list[AfterStep] = [*after, *([ema] if ema is not None else [])]
     refuse_nameless(hooks)
@@ -154,7 +154,7 @@ def set_up(
     )
     course = Course()
     num_classes = bench.dataset.num_classes
-    eval_batch = [config.loop.eval_batch or config.data.batch_size]
+    most_at_once = config.loop.eval_batch or config.data.batch_size
 
     def evaluate_now() -> Evaluation | None:
         with ema.in_place() if ema is not None else torch.no_grad():
@@ -163,12 +163,12 @@ def set_up(
                 val_loader,
                 num_classes=num_classes,
                 dtype=state.dtype,
-                batch=eval_batch[0],
+                batch=course.eval_batch or most_at_once,
                 stop=lambda: bool(stop),
                 say=say,
             )
-        if found is not None:
-            eval_batch[0] = found.batch  # what fitted once is not tried larger again
+        if found is not None and found.batch < most_at_once:
+            course.eval_batch = found.batch  # what did not fit once is not tried again
         return found
 
     def save_now() -> None:
@@ -214,15 +214,6 @@ def refuse_nameless(hooks: Sequence[AfterStep]) -> None:
                 where="after_step",
                 fix="give each hook that remembers something another `name`",
             )
-
-
-def use_precision(config: TrainConfig) -> None:
-    """Settings that torch keeps for the whole process."""
-    torch.set_float32_matmul_precision("high" if config.precision.tf32 else "highest")
-    if config.precision.deterministic:
-        ask_for_repeatable_kernels()
-        torch.use_deterministic_algorithms(True)
-        torch.backends.cudnn.benchmark = False
 
 
 def _objective(bench: Bench, state: TrainState) -> Objective:

@@ -35,6 +35,7 @@ def train_step(
         accuracy += hits(logits, y) * share
 
     state.is_updating = True
+    scale = state.scale.scale.clone() if state.scale.is_active else None  # the one used: the next may be another
     lr = state.lr()
     grad_norm = clip_and_step(state, lr, loss)
     state.restore_buffers(state.skipped)
@@ -46,8 +47,8 @@ def train_step(
         "train/grad_norm": grad_norm,
         "train/skipped": state.skipped,
     }
-    if state.scale.is_active:
-        state.scalars["train/loss_scale"] = state.scale.scale.clone()
+    if scale is not None:
+        state.scalars["train/loss_scale"] = scale
     with torch.no_grad():
         for hook in after:
             hook(state)

@@ -113,6 +113,10 @@ class DeviceLoader:
         self._cursor += self.batch_size
         return batch
 
+    def make_plainly(self) -> None:
+        """Make batches without `torch.compile` from now on."""
+        self._made = self._make
+
     def close(self) -> None:
         """Give the memory back. A captured graph that draws must not be replayed after it."""
         self._turn += 1

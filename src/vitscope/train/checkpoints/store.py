@@ -139,22 +139,23 @@ class Checkpoints:
             raise CheckpointError(f"there is no checkpoint '{wish}'", where=str(self.folder), fix=near or others)
         return self._proved(path)
 
-    def drop_after(self, step: int) -> None:
-        """Take away what is newer than `step`: training goes another way from there, and that is its past no more."""
+    def drop_after(self, step: int) -> list[str]:
+        """Take away what is newer than `step`, and name it: training goes another way from there."""
+        gone = [_name(newer) for newer in self._steps() if newer > step]
         try:
             for pointer in (self.folder / LAST, self.folder / BEST):
                 with suppress(CheckpointError):
                     if pointer.exists() and _number(_pointed(pointer)) > step:
                         pointer.unlink()
-            for newer in self._steps():
-                if newer > step:
-                    files.remove(self.folder / _name(newer))
+            for name in gone:
+                files.remove(self.folder / name)
         except OSError as error:
             raise CheckpointError(
                 f"checkpoints newer than step {step} cannot be removed: {error.strerror or error}",
                 where=str(self.folder),
                 fix="remove them yourself, or train into another folder (--out)",
             ) from error
+        return gone
 
     def sweep(self) -> None:
         """Take away what a killed process left: unfinished checkpoints, under a hidden name or their own."""

@@ -6,6 +6,7 @@ import math
 from typing import Literal
 
 from vitscope.core.config import config, require
+from vitscope.train.config.metric import is_larger_better
 
 
 @config
@@ -18,6 +19,9 @@ class LoopConfig:
     """Of initial weights, order, augmentation and dropout. Not of the split."""
     device: str = "auto"
     """auto, cpu, cuda, cuda:N or mps."""
+    threads: int | None = None
+    """Of the CPU, for arithmetic; by default as many as torch takes. A small model is as quick with 1, and beside other
+    work far quicker."""
     micro_batch: int | None = None
     """Pictures that go through the model at once; gradients of a batch's parts add up to the whole batch's."""
     eval_batch: int | None = None
@@ -33,9 +37,11 @@ class LoopConfig:
     monitor: Literal["val/accuracy", "val/loss", "train/epoch_accuracy", "train/epoch_loss"] = "val/accuracy"
     """What "best" is measured by."""
     monitor_mode: Literal["auto", "min", "max"] = "auto"
-    """Whether small or large values are good; `auto`: small for a loss or error, large otherwise."""
-    patience: int | None = None
-    """Evaluations without an improvement before training ends early (7 is a good number); nothing: never."""
+    """Whether small or large values are good; `auto`: small for a loss, large otherwise."""
+    early_stop: bool = False
+    """End when the monitored metric has not improved for `patience` evaluations."""
+    patience: int = 7
+    """Evaluations without an improvement that `early_stop` waits for."""
     min_delta: float = 0.0
     """By how much a value must be better to count as an improvement for `patience`."""
     most_bad_steps: int = 3
@@ -44,16 +50,14 @@ class LoopConfig:
     def __post_init__(self) -> None:
         require(0 < self.epochs <= 1_000_000, "epochs", "from 1 to 1,000,000", self.epochs)
         require(0 <= self.seed < 2**63, "seed", "0 or more", self.seed)
-        for name in ("micro_batch", "eval_batch", "patience"):
+        for name in ("threads", "micro_batch", "eval_batch"):
             value = getattr(self, name)
             require(value is None or 0 < value <= 1_000_000, name, "a positive integer, or nothing", value)
-        for name in ("eval_every", "log_every", "most_bad_steps"):
+        for name in ("eval_every", "log_every", "most_bad_steps", "patience"):
             require(0 < getattr(self, name) <= 1_000_000, name, "a positive integer", getattr(self, name))
         require(self.ema_decay is None or 0 < self.ema_decay < 1, "ema_decay", "between 0 and 1", self.ema_decay)
         require(0 <= self.min_delta < math.inf, "min_delta", "0 or more", self.min_delta)
 
     @property
     def larger_is_better(self) -> bool:
-        if self.monitor_mode != "auto":
-            return self.monitor_mode == "max"
-        return not any(word in self.monitor for word in ("loss", "error"))
+        return is_larger_better(self.monitor, self.monitor_mode)

@@ -19,8 +19,9 @@ class OptimConfig:
     their orthogonalised momentum and leaves the rest (head, tokens, biases, norms, filters) to AdamW."""
     lr: float = 1e-3
     """Learning rate at the top of the schedule."""
-    weight_decay: float = 0.05
-    """Not on biases, norms, tokens and position tables."""
+    weight_decay: float | None = None
+    """Not on biases, norms, tokens and position tables. By default 0.05 for `adamw` and `muon`, and 1e-4 for `adam` and
+    `sgd`, where it is added to the gradient."""
     betas: tuple[float, float] = (0.9, 0.999)
     """Memory of Adam and AdamW."""
     eps: float = 1e-8
@@ -32,7 +33,8 @@ class OptimConfig:
     muon_momentum: float = 0.95
     """Of `muon`."""
     muon_lr: float | None = None
-    """Learning rate of the matrices under `muon`; by default `lr`. Steps are scaled to the size AdamW's have."""
+    """Learning rate of the matrices under `muon` at the top of the schedule, whatever the batch; by default that of the
+    rest. Steps are scaled to the size AdamW's have."""
     layer_decay: float | None = None
     """Each block learns by this factor slower than the one above it; the head fastest."""
     l1: float = 0.0
@@ -51,8 +53,8 @@ class OptimConfig:
     def __post_init__(self) -> None:
         for name in ("lr", "eps"):
             require(0 < getattr(self, name) < math.inf, name, "a positive number", getattr(self, name))
-        for name in ("weight_decay", "l1"):
-            require(0 <= getattr(self, name) < math.inf, name, "0 or more", getattr(self, name))
+        for name, value in (("weight_decay", self.decay), ("l1", self.l1)):
+            require(0 <= value < math.inf, name, "0 or more", value)
         require(all(0 <= beta < 1 for beta in self.betas), "betas", "two numbers from 0, below 1", self.betas)
         for name in ("momentum", "muon_momentum"):
             require(0 <= getattr(self, name) < 1, name, "from 0, below 1", getattr(self, name))
@@ -64,3 +66,10 @@ class OptimConfig:
         require(decay is None or 0 < decay <= 1, "layer_decay", "a factor above 0, up to 1", decay)
         require(self.base_batch > 0, "base_batch", "a positive number of pictures", self.base_batch)
         require(all(part.strip() for part in self.freeze), "freeze", "beginnings of names", self.freeze)
+
+    @property
+    def decay(self) -> float:
+        """The weight decay used."""
+        if self.weight_decay is not None:
+            return self.weight_decay
+        return 0.05 if self.name in ("adamw", "muon") else 1e-4

@@ -28,8 +28,8 @@ class ScheduleConfig:
     """What a step down multiplies by."""
     plateau_metric: Literal["val/loss", "val/accuracy", "train/epoch_loss", "train/epoch_accuracy"] = "val/loss"
     """What a plateau is looked for in; read after each evaluation."""
-    plateau_mode: Literal["min", "max"] = "min"
-    """Whether small or large values are good."""
+    plateau_mode: Literal["auto", "min", "max"] = "auto"
+    """Whether small or large values are good; `auto`: small for a loss, large otherwise."""
     plateau_factor: float = 0.5
     """What a plateau multiplies by."""
     plateau_patience: int = 5

@@ -23,8 +23,10 @@ class Optimizer:
     decayed: list[nn.Parameter]
     """Those with weight decay, which an L1 penalty is on too."""
 
-    def __init__(self, model: VisionModel, config: OptimConfig) -> None:
+    def __init__(self, model: VisionModel, config: OptimConfig, *, lr: float | None = None) -> None:
+        """`lr` is what the schedule will be at its top, where that is not `config.lr`."""
         self.config = config
+        self.lr = config.lr if lr is None else lr
         self.groups = parameter_groups(model, config)
         self.params = [parameter for group in self.groups for parameter in group.params]
         self.decayed = [parameter for group in self.groups if group.decays for parameter in group.params]
@@ -38,7 +40,7 @@ class Optimizer:
             )
 
         device = self.params[0].device
-        faster = 1.0 if config.muon_lr is None else config.muon_lr / config.lr
+        faster = 1.0 if config.muon_lr is None else config.muon_lr / self.lr
         scales = [group.lr_scale * (faster if group.kind == "matrix" else 1.0) for group in self.groups]
         self._scales = torch.tensor(scales, device=device)
         self._lrs = torch.zeros_like(self._scales)  # each group reads its entry, so one launch sets them all
@@ -46,7 +48,7 @@ class Optimizer:
             {
                 "params": list(group.params),
                 "lr": lr,
-                "weight_decay": config.weight_decay if group.decays else 0.0,
+                "weight_decay": config.decay if group.decays else 0.0,
             }
             for group, lr in zip(self.groups, self._lrs.unbind(), strict=True)
         ]
@@ -98,11 +100,14 @@ class Optimizer:
 
         free = count([group for group in self.groups if not group.decays])
         line = f"{self.config.name}: {count(self.groups):,} parameters in {len(self.groups)} groups"
-        line += f", {free:,} of them without weight decay"
+        line += f", weight decay {self.config.decay:g} but for {free:,} of them"
         matrices = [group for group in self.groups if group.kind == "matrix"]
         if matrices:
             many = sum(len(group.params) for group in matrices)
-            line += f"; muon turns {count(matrices):,} in {many} matrices, adamw the rest"
+            lr = self.config.muon_lr or self.lr
+            line += (
+                f"; muon turns {count(matrices):,} in {many} matrices with lr {lr:g}, adamw the rest with {self.lr:g}"
+            )
         return line
 
     def _state(self, parameter: nn.Parameter) -> dict[str, Tensor]:

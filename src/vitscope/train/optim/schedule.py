@@ -10,6 +10,7 @@ from torch import Tensor
 
 from vitscope.core.errors import ConfigError, VitscopeError, expected
 from vitscope.train.config.duration import duration_steps
+from vitscope.train.config.metric import is_larger_better
 from vitscope.train.config.schedule import ScheduleConfig
 
 
@@ -91,7 +92,8 @@ class Plateau:
             return False
         if self.best is None:
             return True
-        return value < self.best if self.config.plateau_mode == "min" else value > self.best
+        larger = is_larger_better(self.config.plateau_metric, self.config.plateau_mode)
+        return value > self.best if larger else value < self.best
 
     def state_dict(self) -> dict[str, float | int | None]:
         return {"factor": self.factor, "best": self.best, "bad": self.bad}

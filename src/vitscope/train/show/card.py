@@ -113,7 +113,7 @@ def _training(config: TrainConfig, command: str, versions: str) -> str:
     facts = [
         f"{loop.epochs:,} epochs at most, batches of {config.data.batch_size:,}, seed {loop.seed}",
         f"optimiser {optim.name}, learning rate {config.lr:g} ({schedule.name}, warm-up {schedule.warmup}), "
-        f"weight decay {optim.weight_decay:g}",
+        f"weight decay {optim.decay:g}",
         f"loss {config.loss.name}, label smoothing {config.loss.smoothing:g}",
     ]
     if config.checkpoint.init_from is not None:

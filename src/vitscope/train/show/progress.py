@@ -19,8 +19,7 @@ REMEMBERED = 7
 
 
 class Progress(Observer):
-    """One line per epoch stays; the best so far by `monitor` is marked. `best`: of a resumed run, the best value of the
-    part that came before."""
+    """One line per epoch stays; the best so far are marked."""
 
     def __init__(
         self,
@@ -29,18 +28,11 @@ class Progress(Observer):
         steps_per_epoch: int,
         batch_size: int,
         start_step: int = 0,
-        monitor: str = "val/accuracy",
-        larger_is_better: bool | None = None,
-        best: float | None = None,
         stream: TextIO | None = None,
         terminal: bool | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._epochs, self._per_epoch, self._batch_size = epochs, steps_per_epoch, batch_size
-        self._monitor, self._best = monitor, best
-        if larger_is_better is None:
-            larger_is_better = not any(word in monitor for word in ("loss", "error"))
-        self._larger_is_better = larger_is_better
         self._stream = sys.stderr if stream is None else stream
         is_terminal = self._stream.isatty() if terminal is None else terminal
         self._live = LiveLine.on(self._stream, terminal=is_terminal)
@@ -123,18 +115,9 @@ class Progress(Observer):
             parts.append(f"{rate:,.0f} images/s")
         if self._step < self._epochs * self._per_epoch:
             parts.append(self._left_text())
-        if self._is_best(row):
+        if row.get("best"):
             parts.append("best")
         return [part for part in parts if part]
-
-    def _is_best(self, row: dict[str, Any]) -> bool:
-        value = row.get(self._monitor)
-        if not isinstance(value, int | float) or value != value:
-            return False
-        if self._best is not None and (value <= self._best if self._larger_is_better else value >= self._best):
-            return False
-        self._best = value
-        return True
 
     def _lr_text(self) -> str:
         return "" if self._lr is None else f"lr {self._lr:.2g}"

@@ -1,0 +1,90 @@
+"""train.log and status.json of a run: what is logged, what is said aloud, and how an ending is told."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from vitscope.core.errors import DivergedError
+from vitscope.core.run_folder import RunFolder
+from vitscope.train.show.observer import Observer
+
+log = logging.getLogger("vitscope")
+
+
+class Voice(Observer):
+    """Says things on standard error before there is a progress line."""
+
+    def say(self, text: str) -> None:
+        sys.stderr.write(text + "\n")
+
+
+@contextlib.contextmanager
+def logging_to(path: Path, told: Observer) -> Iterator[None]:
+    """What is logged goes into the run's log; warnings (a damaged checkpoint, a lost worker) are said aloud too."""
+    file, aloud = logging.FileHandler(path, encoding="utf-8"), _Aloud(told)
+    file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    before = log.level
+    log.setLevel(logging.INFO)
+    log.addHandler(file)
+    log.addHandler(aloud)
+    try:
+        yield
+    finally:
+        log.removeHandler(aloud)
+        log.removeHandler(file)
+        log.setLevel(before)
+        file.close()
+
+
+@contextlib.contextmanager
+def log_held() -> Iterator[list[logging.LogRecord]]:
+    """What is logged while it is not yet known whether the run may be written to. Give it to `log.handle` then."""
+    held, propagates = _Held(), log.propagate
+    log.addHandler(held)
+    log.propagate = False
+    try:
+        yield held.records
+    finally:
+        log.removeHandler(held)
+        log.propagate = propagates
+
+
+class _Held(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+
+class _Aloud(logging.Handler):
+    """Passes warnings to whoever watches. What is less is said by whom it concerns; errors end the run and are shown
+    then."""
+
+    def __init__(self, told: Observer) -> None:
+        super().__init__(logging.WARNING)
+        self.told = told
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno == logging.WARNING:
+            self.told.say(f"warning: {record.getMessage()}")
+
+
+@contextlib.contextmanager
+def failures_told(run: RunFolder) -> Iterator[None]:
+    """Whatever ends the run early stands in its log and its status."""
+    try:
+        yield
+    except BaseException as error:
+        log.error("the run ended: %s", str(error) or type(error).__name__, exc_info=True)
+        with contextlib.suppress(OSError):
+            if isinstance(error, KeyboardInterrupt):  # Ctrl-C for the second time: the last checkpoint stands
+                run.write_status("stopped")
+            else:
+                run.write_status("diverged" if isinstance(error, DivergedError) else "failed", error=str(error))
+        raise
