@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from vitscope.core.config import from_dict
-from vitscope.train import finish
+from vitscope.train import finish, loop
 from vitscope.train.checkpoints.store import Checkpoint, Checkpoints
 from vitscope.train.config import TrainConfig
 from vitscope.train.launch import Launcher
@@ -139,6 +139,23 @@ def _leaves(value: Any, name: str) -> Iterator[tuple[str, Tensor]]:
     elif isinstance(value, list | tuple):
         for number, item in enumerate(value):
             yield from _leaves(item, f"{name}/{number}")
+
+
+@contextlib.contextmanager
+def states_noted() -> Iterator[dict[int, dict[str, Tensor]]]:
+    """What `tensors_of` a checkpoint of each step would be, also of steps of which none is saved."""
+    noted: dict[int, dict[str, Tensor]] = {}
+    look = loop.look
+
+    def noting(work: loop.Work) -> None:
+        look(work)
+        hooks = {hook.name: hook.state_dict() for hook in work.after if hasattr(hook, "state_dict")}  # type: ignore[attr-defined]
+        parts = {"model": work.state.model.state_dict(), "state": work.state.state_dict(), "hooks": hooks}
+        noted[work.step] = {name: tensor.detach().clone() for name, tensor in _leaves(parts, "")}
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(loop, "look", noting)
+        yield noted
 
 
 def differing(first: dict[str, Tensor], second: dict[str, Tensor]) -> list[str]:

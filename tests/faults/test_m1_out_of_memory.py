@@ -144,9 +144,9 @@ def test_in_evaluation_only_evaluation_shrinks(tmp_path: Path, capfd: pytest.Cap
     with Memory(ViT, evaluation=60) as memory:
         fit(settings(), out=tmp_path / "short")
     assert memory.largest == {True: 256, False: 54}
-    validation = [count for training, count in memory.refused if not training]
-    assert validation[:2] == [216, 108]
-    assert validation.count(216) == 1  # the second evaluation knows
+    refused = [count for training, count in memory.refused if not training]
+    assert refused == [216, 108], "neither the second evaluation nor the test tries it again"
+    assert stored(tmp_path / "short", 8).trainer()["course"]["eval_batch"] == 54
     said = capfd.readouterr().err
     assert "evaluation: 216 pictures at once are too many for the memory of cpu; now 108" in said
     assert "out of memory" not in said
@@ -157,6 +157,17 @@ def test_in_evaluation_only_evaluation_shrinks(tmp_path: Path, capfd: pytest.Cap
         short, whole = ([row[key] for row in rows_of(tmp_path / name, key)] for name in ("short", "whole"))
         assert short == pytest.approx(whole, rel=1e-5)
         assert len(short) >= 1
+
+
+def test_a_resumed_run_does_not_try_the_large_evaluation_again(tmp_path: Path) -> None:
+    with Memory(ViT, evaluation=60) as memory:
+        fit(settings(), out=tmp_path / "run", quiet=True)
+        assert memory.refused == [(False, 216), (False, 108)]
+        memory.refused.clear()
+        fit(settings(), out=tmp_path / "run", quiet=True, resume_from="step-000005")
+    assert memory.refused == []
+    fit(settings(), out=tmp_path / "whole", quiet=True)
+    assert stored(tmp_path / "whole", 8).trainer()["course"]["eval_batch"] is None
 
 
 @pytest.mark.parametrize("limits", [{"training": 0}, {"evaluation": 0}], ids=["training", "evaluation"])
@@ -229,8 +240,7 @@ def test_fp16_overflow_halves_the_scale_and_the_schedule_waits(tmp_path: Path) -
         assert len(skipped) < 9
         for row in rows:
             before = sum(step < row["step"] for step in skipped)
-            here = before + (row["step"] in skipped)
-            assert row["train/loss_scale"] == 2.0 ** (16 - here)
+            assert row["train/loss_scale"] == 2.0 ** (16 - before), "the one used in this step"
             assert math.isfinite(row["train/loss"])
             # The schedule goes by updates: a skipped step is no step on its way up.
             assert row["train/lr"] == pytest.approx(1e-3 + 9e-3 * (row["step"] - 1 - before) / 12)

@@ -26,6 +26,7 @@ from faults.faulty_runs import (
     require_finite_files,
     rows_of,
     settings,
+    states_noted,
     stored,
     tensors_of,
 )
@@ -62,10 +63,17 @@ def test_single_bad_steps_change_nothing_and_the_run_goes_on(
     faults.at |= SINGLE
     lr = {"sgd": 0.05}.get(optim, 1e-3)
     cfg = settings(model, optim={"name": optim, "lr": lr}, loop={"micro_batch": 80, "ema_decay": 0.9})
-    run = fit(cfg, out=tmp_path / "run")
+    with states_noted() as noted:
+        run = fit(cfg, out=tmp_path / "run")
     assert run.state == "finished"
+    kept = sorted(path.name for path in (tmp_path / "run" / "checkpoints").glob("step-*"))
+    # None of a step that went wrong; the one after it is saved again.
+    assert kept == [f"step-{step:06d}" for step in range(2 * BATCHES + 1) if step not in SKIPPED]
 
-    states = {step: tensors_of(stored(tmp_path / "run", step)) for step in range(2 * BATCHES + 1)}
+    states = {step: tensors_of(stored(tmp_path / "run", step)) for step in (0, 1, 3, 4, 6, 8)}
+    for step in (1, 3, 4, 6, 8):  # what is noted is what a checkpoint holds
+        assert differing(states[step], noted[step]) == []
+    states |= {step: noted[step] for step in SKIPPED}
     if model is CNN:
         assert any("running_mean" in name for name in states[0])
     assert any(name.startswith("/hooks/ema/") for name in states[0])
@@ -236,7 +244,7 @@ def test_as_a_process_it_exits_with_4(tmp_path: Path) -> None:
     assert "Traceback" not in ended.err
     *_, what, where, fix = ended.err.strip().splitlines()
     assert what.startswith("error: training diverged with a learning rate of")
-    assert fix.startswith("to do: lower --optim.lr")
+    assert fix.startswith("to do: go on with a lower one: --resume --optim.lr ")
     record = Path(where.removeprefix("where: "))
     assert record.parent == tmp_path / "run" / "diagnostics"
     assert (tmp_path / "run" / "checkpoints" / "last").read_text() == "step-000000\n"

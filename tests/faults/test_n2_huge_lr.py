@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from pathlib import Path
 
 import pytest
+import torch
 
 from faults.faulty_runs import require_finite_files, rows_of
 from faults.train_process import STEPS_PER_EPOCH, Ended, everything, start_warm, status, train, write_settings
 from vitscope.core.errors import EXIT_DIVERGED, EXIT_TERMINATED
+from vitscope.core.run_view import read_run
 from vitscope.train.checkpoints.store import Checkpoints
 from vitscope.weights.folder import load_model
 
@@ -27,29 +30,70 @@ def attempts(run: Path) -> list[list[int]]:
     return found
 
 
+def contents(folder: Path) -> dict[str, bytes]:
+    """Without times: resuming writes the model anew."""
+    return {name: content for name, (_, content) in everything(folder).items()}
+
+
 def require_diverged(ended: Ended, run: Path, lr: float) -> None:
     assert ended.code == EXIT_DIVERGED, ended
     assert "Traceback" not in ended.err
     *_, what, where, fix = ended.err.strip().splitlines()
     assert what.startswith(f"error: training diverged with a learning rate of {lr / 2:g}, for the second time: ")
-    assert f"--optim.lr (it is {lr:g}), e.g. to {lr / 10:g}" in fix
+    assert f"--resume --optim.lr {lr / 10:g} (it was {lr:g})" in fix
     assert Path(where.removeprefix("where: ")).exists()
     assert f"with half the learning rate ({lr / 2:g} at most)" in ended.err
     assert status(run)["state"] == "diverged"
     assert require_finite_files(run) > 10
 
 
+@pytest.mark.parametrize("every_steps", [None, 1])
 @pytest.mark.parametrize("name", list(USUAL))
-def test_it_is_noticed_within_50_steps(name: str, tmp_path: Path) -> None:
+def test_it_is_noticed_within_50_steps_and_a_lower_one_trains_on(
+    name: str, every_steps: int | None, tmp_path: Path
+) -> None:
     lr, run = USUAL[name] * 10_000, tmp_path / "run"
-    epochs = {"loop": {"epochs": 8}, "checkpoint": {"every_steps": None}}
-    yaml = write_settings(tmp_path / "settings.yaml", {"optim": {"name": name, "lr": lr}, **epochs})
-    require_diverged(train(str(yaml), "--out", str(run)), run, lr)
+    more = {"loop": {"epochs": 8}, "checkpoint": {"every_steps": every_steps, "keep": 3}}
+    yaml = write_settings(tmp_path / "settings.yaml", {"optim": {"name": name, "lr": lr}, **more})
+    ended = train(str(yaml), "--out", str(run))
+    require_diverged(ended, run, lr)
     tried = attempts(run)
     assert len(tried) == 2
     assert all(len(steps) <= MOST_STEPS for steps in tried)
-    last = Checkpoints(run / "checkpoints", keep=2).open("last")
-    assert last.model().keys() == Checkpoints(run / "checkpoints", keep=2).open("step-000000").model().keys()
+
+    # What is kept is of before the explosion: the first step has lr 1e-6, so its weights are the first ones but for
+    # that. The second one's update is the huge one; its own loss is still a good one.
+    last, first = (Checkpoints(run / "checkpoints", keep=2).open(wish) for wish in ("last", "step-000000"))
+    assert last.step == (0 if every_steps is None else 1)
+    assert last == Checkpoints(run / "checkpoints", keep=2).newest()
+    for key, value in first.model().items():
+        torch.testing.assert_close(last.model()[key], value, rtol=0, atol=2e-6)
+    assert last.trainer()["course"]["went_back"] == 0
+
+    # Whoever does what the error says comes to a rate that learns; the first may still be too high.
+    for _ in range(3):
+        advised = re.search(r"--resume --optim.lr (\S+)", ended.err)
+        assert advised is not None
+        ended = train("--out", str(run), "--resume", "--optim.lr", advised[1])
+        if ended.code == 0:
+            break
+        assert ended.code == EXIT_DIVERGED, ended
+    assert ended.code == 0, ended
+    assert status(run)["state"] == "finished"
+    assert read_run(run).column("val/loss")[0] == [STEPS_PER_EPOCH * epoch for epoch in range(1, 9)]
+    assert max(row["train/loss"] for row in rows_of(run)[-STEPS_PER_EPOCH:]) < 4.0, "2.3 is chance"
+
+
+def test_a_checkpoint_of_weights_that_exploded_is_not_gone_back_to(tmp_path: Path) -> None:
+    """Saved after every step, the exploded weights are saved too, before the next step's loss shows what they are."""
+    run, lr = tmp_path / "run", 1000.0
+    more = {"loop": {"epochs": 8}, "checkpoint": {"every_steps": 1, "keep": 1}}
+    yaml = write_settings(tmp_path / "settings.yaml", {"optim": {"name": "sgd", "lr": lr}, **more})
+    ended = train(str(yaml), "--out", str(run))
+    assert ended.code == EXIT_DIVERGED, ended
+    # With one kept there is nothing before it. It is not removed: rather a bad one than none.
+    assert [path.name for path in (run / "checkpoints").glob("step-*")] == ["step-000002"]
+    assert "back to step 2, " in ended.err
 
 
 def test_what_was_good_before_stays_good(tmp_path: Path) -> None:
@@ -61,7 +105,7 @@ def test_what_was_good_before_stays_good(tmp_path: Path) -> None:
     child.send(signal.SIGTERM)
     assert child.wait().code == EXIT_TERMINATED
     store = Checkpoints(run / "checkpoints", keep=2)
-    best, saved = store.best(), everything(run / "model")
+    best, saved = store.best(), contents(run / "model")
     stopped = store.open("last").step
     assert best is not None
     ended = train(str(yaml), "--out", str(run), "--resume", "--lr", f"{lr:g}", "--schedule.warmup", "0 steps")
@@ -70,5 +114,5 @@ def test_what_was_good_before_stays_good(tmp_path: Path) -> None:
     assert first[-1] - stopped <= MOST_STEPS
     assert len(second) <= MOST_STEPS
     assert store.best() == store.open("best") == best
-    assert everything(run / "model") == saved
+    assert contents(run / "model") == saved
     load_model(run / "model")

@@ -18,6 +18,7 @@ import pytest
 
 from faults.faulty_runs import VIT, differing, final, no_pictures, require_finite_files, rows_of, settings, stored
 from vitscope.core.errors import EXIT_FAILED, VitscopeError
+from vitscope.core.metrics_file import MetricsFile
 from vitscope.train.checkpoints.store import Checkpoints
 from vitscope.train.config import TrainConfig
 from vitscope.train.fit import fit
@@ -169,6 +170,38 @@ def test_a_best_model_that_could_not_be_saved_is_not_called_the_best(
     assert best.step == 2 * EPOCH
     ema = best.trainer()["hooks"]["ema"]
     assert all(bool((ema[name] == value).all()) for name, value in load_model(run / "model").state_dict().items())
+
+
+def test_rows_wait_in_memory_until_there_is_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps 3 to 9 find no room, the first epoch's end among them; step 10 brings all."""
+    append, calls = MetricsFile.append, [0]
+    heard = Heard()
+
+    def full(file: MetricsFile, row: dict[str, Any]) -> None:
+        calls[0] += 1
+        if 3 <= calls[0] <= 9:
+            raise VitscopeError("cannot write metrics: No space left on device", where="there", fix="make room")
+        append(file, row)
+
+    four = settings(loop={"epochs": 3}, checkpoint={"every_steps": None})
+    with no_pictures():
+        fit(four, out=tmp_path / "whole", quiet=True)
+        monkeypatch.setattr(MetricsFile, "append", full)
+        run = fit(four, out=tmp_path / "run", quiet=True, observers=[heard])
+    assert run.state == "finished"
+    assert calls[0] > 9
+    rows, wanted = (
+        run.metrics,
+        [json.loads(line) for line in (tmp_path / "whole/metrics.jsonl").read_text().splitlines()],
+    )
+    assert [_lasting(row) for row in rows] == [_lasting(row) for row in wanted]
+    assert warnings_in({"heard": heard.lines}) == [
+        "warning: cannot write metrics: No space left on device; rows wait in memory"
+    ]
+
+
+def _lasting(row: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in row.items() if key not in ("time", "train/images_per_s")}
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ class StopAfter(Observer):
         self.step, self.stop = step, stop
 
     def steps(self, rows: list[dict[str, Any]]) -> None:
-        if rows[-1]["step"] == self.step:
+        if rows[-1]["step"] == self.step - 1:  # asked before it is told of a step: the next one is the last
             self.stop.raise_flag(signal.SIGTERM)
 
 

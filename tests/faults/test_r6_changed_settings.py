@@ -94,7 +94,7 @@ def test_what_may_change_is_applied_and_said(run: Path) -> None:
         "loop.epochs: 2 -> 3",
         "loop.log_every: 10 -> 7",
         "checkpoint.every_steps: 4 -> 3",
-        "optim.weight_decay: 0.05 -> 0.1",
+        "optim.weight_decay: None -> 0.1",
         "data.loader: 'device' -> 'worker'",
         "data.workers: None -> 0",
     ):

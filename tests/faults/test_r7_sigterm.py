@@ -90,8 +90,25 @@ def test_between_the_question_whether_to_save_and_the_one_whether_to_stop(tmp_pa
     check_stopped(*terminated(tmp_path, "vitscope.train.loop._is_due", 6), 7)
 
 
-def test_after_the_last_epoch_the_run_is_finished_all_the_same(tmp_path: Path) -> None:
+@pytest.mark.parametrize("batch", [1, 2])
+def test_in_the_final_test(batch: int, tmp_path: Path) -> None:
+    """Two evaluations of 3 batches come before. Nothing of a test that was not finished is written."""
+    ended, run = terminated(tmp_path, "vitscope.train.evaluate._judge", 6 + batch)
+    assert [row["epoch"] for row in rows(run) if "val/loss" in row] == [1, 2]
+    assert not any("test/loss" in row for row in rows(run))
+    check_stopped(ended, run, STEPS)
+    assert sum("test/loss" in row for row in rows(run)) == 1
+
+
+def test_before_the_final_test(tmp_path: Path) -> None:
     ended, run = terminated(tmp_path, "vitscope.train.fit.finish", 1)
+    assert not any("test/loss" in row for row in rows(run))
+    check_stopped(ended, run, STEPS)
+    assert status(run)["state"] == "finished"
+
+
+def test_after_the_final_test_the_run_is_finished_all_the_same(tmp_path: Path) -> None:
+    ended, run = terminated(tmp_path, "vitscope.train.finish.model_card", 1)
     assert ended.code == 0, ended
     assert status(run)["state"] == "finished"
     assert differences(run, uninterrupted()) == []

@@ -92,9 +92,26 @@ def test_there_are_never_many(tmp_path: Path) -> None:
     places = [record(step) for step in range(MOST_RECORDS + 3)]
     assert [place is not None for place in places] == [True] * MOST_RECORDS + [False] * 3
     assert len(list(tmp_path.iterdir())) == MOST_RECORDS
-    first = (tmp_path / "bad-step-000000" / "step.json").read_bytes()
-    assert record(0) == tmp_path / "bad-step-000000"  # the same step again: the record stands
-    assert (tmp_path / "bad-step-000000" / "step.json").read_bytes() == first
+
+
+def test_the_record_of_a_step_taken_back_is_replaced(tmp_path: Path) -> None:
+    """Training went back and met the step again, with other weights: the old record would be a lie. There is room for
+    it, however many there are."""
+    state = make()
+    for step in range(MOST_RECORDS):
+        record_bad_step(tmp_path, state, row(step), seed=5, epoch=2, batch=1)
+    other = make()
+    next(other.model.parameters()).data += 1.0
+    again = {**row(0), "train/grad_norm": 7.0}
+    place = record_bad_step(tmp_path, other, again, seed=5, epoch=2, batch=1)
+    assert place == tmp_path / "bad-step-000000"
+    assert read_bad_step(place)["train/grad_norm"] == 7.0
+    kept = load_file(place / "model.safetensors")
+    assert all(torch.equal(kept[name], value) for name, value in other.model.state_dict().items())
+    assert len(list(tmp_path.iterdir())) == MOST_RECORDS
+    next(other.model.parameters()).data[0] = math.nan
+    assert record_bad_step(tmp_path, other, again, seed=5, epoch=2, batch=1) == place
+    assert [path.name for path in place.iterdir()] == ["step.json"], "nothing of the old one is left"
 
 
 def test_taking_it_again_uses_the_recorded_weights_parts_and_dropout(tmp_path: Path) -> None:

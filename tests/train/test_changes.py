@@ -29,7 +29,7 @@ def test_nothing_changed() -> None:
     [
         (changed("loop", epochs=9), "loop.epochs: 2 -> 9"),
         (changed("loop", log_every=3), "loop.log_every: 10 -> 3"),
-        (changed("loop", patience=4), "loop.patience: None -> 4"),
+        (changed("loop", patience=4), "loop.patience: 7 -> 4"),
         (changed("optim", lr=0.5), "optim.lr: 0.003 -> 0.5"),
         (changed("optim", betas=(0.8, 0.9)), "optim.betas: [0.9, 0.999] -> [0.8, 0.9]"),
         (changed("schedule", name="cosine"), "schedule.name: 'constant' -> 'cosine'"),
@@ -68,6 +68,22 @@ def test_what_may_change_is_told(new: TrainConfig, told: str) -> None:
 def test_what_makes_another_run_is_refused(new: TrainConfig, key: str, old: str, received: str) -> None:
     with pytest.raises(ConfigError, match=rf"^{key} cannot change within a run: it is {old}.*, received {received}"):
         changes(tiny(), new)
+
+
+def sgd(momentum: float) -> TrainConfig:
+    return tiny(optim={"name": "sgd", "momentum": momentum, "nesterov": False})
+
+
+@pytest.mark.parametrize(("old", "new"), [(0.9, 0.0), (0.0, 0.9)])
+def test_momentum_neither_begins_nor_ends_within_a_run(old: float, new: float) -> None:
+    """There is a buffer for it, or there is none."""
+    with pytest.raises(ConfigError, match=rf"^optim\.momentum cannot begin or end .* it is {old}, received {new}"):
+        changes(sgd(old), sgd(new))
+
+
+def test_other_momentum_may_come() -> None:
+    assert changes(sgd(0.9), sgd(0.5)) == ["optim.momentum: 0.9 -> 0.5"]
+    assert changes(tiny(), changed("optim", momentum=0.0)) == ["optim.momentum: 0.9 -> 0.0"], "adamw has none"
 
 
 def test_another_family_is_refused_by_a_model_setting() -> None:

@@ -231,14 +231,22 @@ def test_another_way_from_an_older_step(store: Checkpoints) -> None:
     put(store, 10)
     store.mark_best(10)
     put(store, 20, 30)
-    store.drop_after(10)
-    assert names(store) == ["best", "step-000010"]
+    assert store.drop_after(10) == ["step-000020", "step-000030"]
+    assert names(store) == ["best", "last", "step-000010"]
+    assert store.open("last").step == 10
     put(store, 20)
     store.mark_best(20)
-    store.drop_after(10)
-    assert names(store) == ["step-000010"]
+    assert store.drop_after(10) == ["step-000020"]
+    assert names(store) == ["last", "step-000010"]
     assert store.best() is None
-    Checkpoints(store.folder / "nowhere", keep=1).drop_after(0)
+    assert store.drop_after(5) == ["step-000010"]
+    assert names(store) == [], "there is nothing left that could be the last"
+    assert Checkpoints(store.folder / "nowhere", keep=1).drop_after(0) == []
+
+
+def test_the_newest_before_a_step(store: Checkpoints) -> None:
+    put(store, 1, 2, 3)
+    assert [getattr(store.newest(before=step), "step", None) for step in (9, 4, 3, 2, 1)] == [3, 3, 2, None, None]
 
 
 def test_a_best_that_cannot_be_read_costs_room_not_checkpoints(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import math
+import random
 import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -16,17 +19,17 @@ from torch import Tensor
 
 from train.tiny_runs import DATA, VIT, K, assert_close, differing, network, tiny, weights
 from vitscope.core.config import updated
-from vitscope.core.errors import ConfigError, DataError, UsageError
+from vitscope.core.errors import ConfigError, UsageError
+from vitscope.core.seed import seed_everything
 from vitscope.core.yaml import load_yaml
 from vitscope.data.config import AugmentConfig
 from vitscope.data.dataset import open_dataset
 from vitscope.data.loaders.choose import make_loader
 from vitscope.models.config import CNNConfig, LSTMConfig, ModelConfig, ResNetConfig, SwinConfig
 from vitscope.models.layers.resample import resample_positions
-from vitscope.train import finish, setup
-from vitscope.train.config import CheckpointConfig, TrainConfig
+from vitscope.train import finish
+from vitscope.train.config import CheckpointConfig, PrecisionConfig, TrainConfig
 from vitscope.train.fit import Run, fit
-from vitscope.train.loop import Work
 from vitscope.train.measure import measure
 from vitscope.train.signals import StopFlag
 from vitscope.train.state import TrainState
@@ -184,6 +187,42 @@ def test_compiled_is_eager(tmp_path: Path, plain: Run) -> None:
     run = done(plain_with("precision", launch="compiled"), tmp_path / "run")
     assert "does not work here" not in run.folder.log_path.read_text()
     assert_close(saved(run), saved(plain), atol=1e-4, rtol=1e-3)
+
+
+@quick
+def test_the_rate_of_matrices_is_not_scaled(tmp_path: Path) -> None:
+    config = tiny(optim={"name": "muon", "lr": 1e-3, "muon_lr": 5e-3, "scale_lr": "linear", "base_batch": 18})
+    run = done(config, tmp_path / "run")
+    assert steps_of(run, "train/lr") == pytest.approx([4e-3, 4e-3])
+    assert "matrices with lr 0.005, adamw the rest with 0.004" in run.folder.log_path.read_text()
+    unscaled = tiny(optim={"name": "muon", "lr": 4e-3, "muon_lr": 5e-3})
+    assert differing(saved(run), saved(done(unscaled, tmp_path / "unscaled"))) == set()
+
+
+@quick
+@pytest.mark.parametrize("fails", [False, True])
+def test_torch_is_left_as_it_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool) -> None:
+    """Another run may follow in the same process, and whoever called draws numbers too."""
+
+    def hook(state: TrainState) -> None:
+        seen.append((torch.get_float32_matmul_precision(), torch.are_deterministic_algorithms_enabled()))
+        if fails:
+            raise RuntimeError("on purpose")
+
+    def found() -> tuple[Any, ...]:
+        flags = torch.get_float32_matmul_precision(), torch.are_deterministic_algorithms_enabled()
+        return *flags, torch.backends.cudnn.benchmark, random.random(), np.random.random(), float(torch.rand(()))
+
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    seen: list[Any] = []
+    seed_everything(3)
+    before = found()
+    seed_everything(3)
+    config = tiny(precision=PrecisionConfig(tf32=True, deterministic=True))
+    with contextlib.suppress(RuntimeError):
+        fit(config, out=tmp_path / "run", quiet=True, after_step=[hook])
+    assert seen[0] == ("high", True)
+    assert found() == before
 
 
 @quick
@@ -447,21 +486,6 @@ def test_resuming_with_more_epochs_and_with_another_model(tmp_path: Path) -> Non
     assert len(steps_of(run)) == 5
     assert "changed since the run began: loop.epochs: 3 -> 5" in run.folder.log_path.read_text()
     assert load_yaml(TrainConfig, run.folder.config_path).loop.epochs == 5
-
-
-@quick
-def test_other_pictures_under_the_same_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stopped_after(tiny(loop={"epochs": 3}), tmp_path / "run", 2)
-    real = setup.set_up
-
-    def other(*args: Any, **more: Any) -> Work:
-        work = real(*args, **more)
-        work.split_hash = "another"
-        return work
-
-    monkeypatch.setattr("vitscope.train.fit.set_up", other)
-    with pytest.raises(DataError, match="not those the run began with"):
-        fit(tiny(loop={"epochs": 3}), out=tmp_path / "run", quiet=True, resume=True)
 
 
 @quick

@@ -111,23 +111,75 @@ def shown(run: Run) -> list[dict[str, Any]]:
 def test_a_flat_curve_ends_early(tmp_path: Path, accuracies: Script) -> None:
     accuracies([0.5] * 20)
     ears = Ears()
-    run = fit(tiny(loop={"epochs": 20, "patience": 3}), out=tmp_path / "run", quiet=True, observers=[ears])
+    run = fit(
+        tiny(loop={"epochs": 20, "early_stop": True, "patience": 3}), out=tmp_path / "run", quiet=True, observers=[ears]
+    )
     assert len(epochs_of(run)) == 4
     assert run.state == "finished"
     assert run.test is not None
     assert any("ending early: no better val/accuracy in 3 evaluations" in text for text in ears.said)
 
 
-def test_without_patience_it_goes_on_to_the_end(tmp_path: Path, accuracies: Script) -> None:
+def test_an_early_end_goes_on_with_more_patience(tmp_path: Path, accuracies: Script) -> None:
     accuracies([0.5] * 20)
-    assert len(epochs_of(fit(tiny(loop={"epochs": 9}), out=tmp_path / "run", quiet=True))) == 9
+    config = tiny(loop={"epochs": 9, "early_stop": True, "patience": 2})
+    assert len(epochs_of(fit(config, out=tmp_path / "run", quiet=True))) == 3
+    again = fit(config, out=tmp_path / "run", quiet=True, resume=True)
+    assert (again.state, len(epochs_of(again))) == ("finished", 3), "the same patience: nothing to resume"
+    more = updated(config, loop=updated(config.loop, patience=5))
+    run = fit(more, out=tmp_path / "run", quiet=True, resume=True)
+    assert (run.state, len(epochs_of(run))) == ("finished", 6)
+    assert len([row for row in run.metrics if "test/accuracy" in row]) == 1
+    none = updated(config, loop=updated(config.loop, early_stop=False))
+    assert len(epochs_of(fit(none, out=tmp_path / "run", quiet=True, resume=True))) == 9
+    over = fit(more, out=tmp_path / "run", quiet=True, resume=True)
+    assert (over.state, len(epochs_of(over))) == ("finished", 9)
+
+
+def test_less_patience_ends_a_stopped_run_at_once(tmp_path: Path, accuracies: Script) -> None:
+    accuracies([0.5] * 20)
+    config = tiny(loop={"epochs": 9, "early_stop": True, "patience": 8})
+    stopped(config, tmp_path / "run", 5)  # four of them evaluated, three without an improvement
+    less = updated(config, loop=updated(config.loop, patience=3))
+    run = fit(less, out=tmp_path / "run", quiet=True, resume=True)
+    assert run.state == "finished"
+    assert len([row for row in run.metrics if "train/loss" in row]) == 5
+
+
+def test_the_best_are_marked_in_their_rows(tmp_path: Path, accuracies: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that the disk does not take is no best: the model folder has the one before."""
+    accuracies([0.5, 0.4, 0.9, 0.7, 0.8])
+    save, saves = setup.save_model, [0]
+
+    def full(*given: Any, **more: Any) -> Any:
+        saves[0] += 1
+        if saves[0] == 2:
+            raise OSError(28, "No space left on device")
+        return save(*given, **more)
+
+    monkeypatch.setattr(setup, "save_model", full)
+    ears = Ears()
+    run = fit(tiny(loop={"epochs": 5}), out=tmp_path / "run", quiet=True, observers=[ears])
+    marks = [row.get("best") for row in epochs_of(run)]
+    assert marks == [True, None, None, True, True]
+    assert [row.get("best") for row in ears.epochs[:5]] == marks
+    assert run.best == epochs_of(run)[4]
+    assert (run.folder.checkpoints / "best").read_text().strip() == "step-000005"
+    card = (run.model_folder / "README.md").read_text()
+    assert "80.0" in card
+    assert "90.0" not in card
+
+
+def test_without_early_stop_it_goes_on_to_the_end(tmp_path: Path, accuracies: Script) -> None:
+    accuracies([0.5] * 20)
+    assert len(epochs_of(fit(tiny(loop={"epochs": 9, "patience": 2}), out=tmp_path / "run", quiet=True))) == 9
 
 
 def test_best_is_saved_apart_from_delta(tmp_path: Path, accuracies: Script) -> None:
     """Ten small gains are no improvement by 0.1, but the last of them is the best model."""
     accuracies([0.50, 0.51, 0.52, 0.53, 0.5, 0.5, 0.5])
     seen: list[torch.Tensor] = []
-    config = tiny(loop={"epochs": 20, "patience": 4, "min_delta": 0.1})
+    config = tiny(loop={"epochs": 20, "early_stop": True, "patience": 4, "min_delta": 0.1})
     run = fit(
         config,
         out=tmp_path / "run",
@@ -157,7 +209,7 @@ def test_any_metric_can_be_watched(
     tmp_path: Path, accuracies: Script, loop: dict[str, Any], values: list[float], ends: int
 ) -> None:
     accuracies(values)
-    config = tiny(loop={"epochs": 9, "patience": 2, **loop}, optim={"lr": 1e-2})
+    config = tiny(loop={"epochs": 9, "early_stop": True, "patience": 2, **loop}, optim={"lr": 1e-2})
     run = fit(config, out=tmp_path / "run", quiet=True)
     assert len(epochs_of(run)) == ends
     assert run.best is not None
@@ -216,6 +268,13 @@ def test_a_plateau_can_be_of_any_metric(tmp_path: Path, accuracies: Script) -> N
     assert rates_of(run) == pytest.approx([3e-3, 3e-3, 1.5e-3, 7.5e-4])
 
 
+def test_a_plateau_of_accuracy_wants_it_large(tmp_path: Path, accuracies: Script) -> None:
+    accuracies([0.5, 0.6, 0.7, 0.7, 0.8])
+    schedule = {**PLATEAU, "plateau_patience": 0, "plateau_metric": "val/accuracy"}
+    run = fit(tiny(loop={"epochs": 5}, schedule=schedule), out=tmp_path / "run", quiet=True)
+    assert rates_of(run) == pytest.approx([3e-3, 3e-3, 3e-3, 3e-3, 1.5e-3])
+
+
 # --- how often -----------------------------------------------------------------------------------------------------
 
 
@@ -230,7 +289,7 @@ def test_evaluations_are_as_far_apart_as_asked_for(tmp_path: Path, accuracies: S
 
 def test_patience_counts_evaluations_and_not_epochs(tmp_path: Path, accuracies: Script) -> None:
     accuracies([0.5] * 9)
-    config = tiny(loop={"epochs": 20, "eval_every": 2, "patience": 2})
+    config = tiny(loop={"epochs": 20, "eval_every": 2, "early_stop": True, "patience": 2})
     assert len(epochs_of(fit(config, out=tmp_path / "run", quiet=True))) == 6
 
 

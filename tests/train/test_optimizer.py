@@ -80,19 +80,19 @@ def plain(config: OptimConfig, groups: list[dict[str, Any]]) -> torch.optim.Opti
         settings("sgd", weight_decay=0.1),
         settings("sgd", weight_decay=0.1, momentum=0.5, nesterov=False, layer_decay=0.5),
         settings("sgd", momentum=0.0, nesterov=False),
+        *(settings(name) for name in ("adamw", "adam", "sgd")),
     ],
-    ids=lambda config: f"{config.name}-{config.layer_decay}-{config.momentum}",
+    ids=lambda config: f"{config.name}-{config.layer_decay}-{config.momentum}-{config.weight_decay}",
 )
 def test_agrees_with_torchs_plain_optimisers(config: OptimConfig) -> None:
     ours, theirs = network(), network()
     optimizer = Optimizer(ours, config)
     groups = parameter_groups(theirs, config)
+    usual = {"adamw": 0.05, "adam": 1e-4, "sgd": 1e-4}[config.name]
+    decay = usual if config.weight_decay is None else config.weight_decay
     reference = plain(
         config,
-        [
-            {"params": list(group.params), "weight_decay": config.weight_decay if group.decays else 0.0}
-            for group in groups
-        ],
+        [{"params": list(group.params), "weight_decay": decay if group.decays else 0.0} for group in groups],
     )
     begin = values(ours)
     for step in range(5):
@@ -326,13 +326,44 @@ def test_learns_one_batch_by_heart(name: str) -> None:
     assert (model(images).argmax(1) == labels).all()
 
 
+@pytest.mark.parametrize(("name", "decay"), [("adamw", 0.05), ("muon", 0.05), ("adam", 1e-4), ("sgd", 1e-4)])
+def test_weight_decay_that_is_not_given_is_that_of_the_optimiser(name: str, decay: float) -> None:
+    """As part of the gradient 0.05 would be far too much."""
+    assert settings(name).weight_decay is None
+    assert settings(name).decay == decay
+    assert (settings(name, weight_decay=0.0).decay, settings(name, weight_decay=0.3).decay) == (0.0, 0.3)
+    assert f"weight decay {decay:g} but for" in Optimizer(network(), settings(name)).describe()
+    with pytest.raises(ConfigError, match="weight_decay: expected 0 or more"):
+        settings(name, weight_decay=-0.1)
+
+
+@pytest.mark.parametrize("muon_lr", [None, 0.03])
+def test_the_rate_of_matrices_is_what_it_says_whatever_the_batch(muon_lr: float | None) -> None:
+    """A rate scaled to 0.04 at the top of the schedule: the matrices have theirs, not four times that."""
+    config = settings("muon", lr=0.01, muon_lr=muon_lr, weight_decay=0.0)
+    scaled, plain_one = network(), network()
+    top = Optimizer(scaled, config, lr=0.04)
+    groups = top.groups
+    peer = Optimizer(plain_one, settings("muon", lr=0.04, muon_lr=muon_lr, weight_decay=0.0))
+    for optimizer, model in ((top, scaled), (peer, plain_one)):
+        give_gradients(model, 1)
+        optimizer.step(torch.tensor(0.04), GO)
+    assert all(torch.equal(value, values(plain_one)[name]) for name, value in values(scaled).items())
+    matrix = next(group.params[0] for group in groups if group.kind == "matrix")
+    # Steps are scaled to 0.2 in the root of the mean square, so the rate can be read from the way.
+    name = next(name for name, parameter in scaled.named_parameters() if parameter is matrix)
+    way = (matrix.detach() - values(network())[name]).square().mean().sqrt()
+    assert float(way) == pytest.approx(0.2 * (muon_lr or 0.04), rel=0.2)
+    assert f"matrices with lr {muon_lr or 0.04:g}, adamw the rest with 0.04" in top.describe()
+
+
 def test_says_what_it_does() -> None:
     model = network()
     total = sum(parameter.numel() for parameter in model.parameters())
     groups = parameter_groups(model, settings("muon"))
     free = sum(parameter.numel() for group in groups if not group.decays for parameter in group.params)
     line = Optimizer(model, settings("muon")).describe()
-    assert line.startswith(f"muon: {total:,} parameters in 3 groups, {free:,} of them without weight decay")
+    assert line.startswith(f"muon: {total:,} parameters in 3 groups, weight decay 0.05 but for {free:,} of them; ")
     assert "8 matrices" in line
     assert "\n" not in line
     assert "matrices" not in Optimizer(model, settings("adamw")).describe()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 import pytest
 import torch
 from torch import nn
@@ -10,7 +13,15 @@ from train.tiny_runs import batch, network, objective_of, state_of, take, weight
 from vitscope.core.errors import ConfigError
 from vitscope.train import precision
 from vitscope.train.config import PrecisionConfig
-from vitscope.train.precision import FIRST_SCALE, LossScale, autocast, choose_dtype
+from vitscope.train.precision import (
+    FIRST_SCALE,
+    MOST_SCALE,
+    LossScale,
+    autocast,
+    choose_dtype,
+    using_precision,
+    using_threads,
+)
 
 CPU = torch.device("cpu")
 NO, YES = torch.tensor(0.0), torch.tensor(1.0)
@@ -57,6 +68,68 @@ def test_the_scale_moves_as_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(seen) > 3
 
 
+def test_the_scale_grows_no_further_than_it_can_come_back_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a bound it would be infinite after 112 doublings, and half of that is infinite too."""
+    monkeypatch.setattr(precision, "GROWTH_STEPS", 1)
+    scale = LossScale(CPU, torch.float16)
+    for _ in range(200):
+        scale.update(NO, NO)
+    assert float(scale.scale) == MOST_SCALE == 2.0**24
+    scale.update(YES, NO)
+    assert float(scale.scale) == 2.0**23
+
+
+def as_torch_has_it() -> tuple[object, ...]:
+    return (
+        torch.get_float32_matmul_precision(),
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+        torch.backends.cudnn.benchmark,
+    )
+
+
+@pytest.fixture
+def another_state() -> Iterator[tuple[object, ...]]:
+    """Settings of torch's that differ from all defaults, so that putting back defaults is not enough."""
+    before = as_torch_has_it()
+    torch.set_float32_matmul_precision("medium")
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.backends.cudnn.benchmark = True
+    yield as_torch_has_it()
+    torch.set_float32_matmul_precision(str(before[0]))
+    torch.use_deterministic_algorithms(bool(before[1]), warn_only=bool(before[2]))
+    torch.backends.cudnn.benchmark = bool(before[3])
+
+
+@pytest.mark.parametrize("tf32", [True, False])
+@pytest.mark.parametrize("deterministic", [True, False])
+@pytest.mark.parametrize("fails", [True, False])
+def test_torchs_settings_are_changed_for_a_while(
+    another_state: tuple[object, ...], monkeypatch: pytest.MonkeyPatch, tf32: bool, deterministic: bool, fails: bool
+) -> None:
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    with contextlib.suppress(KeyError), using_precision(PrecisionConfig(tf32=tf32, deterministic=deterministic)):
+        assert torch.get_float32_matmul_precision() == ("high" if tf32 else "highest")
+        if deterministic:
+            assert torch.are_deterministic_algorithms_enabled()
+            assert not torch.is_deterministic_algorithms_warn_only_enabled()
+            assert not torch.backends.cudnn.benchmark
+        else:
+            assert as_torch_has_it()[1:] == another_state[1:]
+        if fails:
+            raise KeyError
+    assert as_torch_has_it() == another_state
+
+
+@pytest.mark.parametrize("count", [None, 2])
+def test_threads_are_put_back(count: int | None) -> None:
+    before = torch.get_num_threads()
+    with contextlib.suppress(KeyError), using_threads(count):
+        assert torch.get_num_threads() == (count or before)
+        raise KeyError
+    assert torch.get_num_threads() == before
+
+
 def test_a_held_step_leaves_the_scale() -> None:
     scale = LossScale(CPU, torch.float16)
     scale.update(NO, NO)
@@ -94,7 +167,8 @@ def test_an_overflow_halves_the_scale_and_the_schedule_waits() -> None:
     row = take(state, *batch())
     assert row["train/skipped"] == 1
     assert row["train/loss"] == pytest.approx(float(objective_of(state)(*batch())[0].detach()), rel=1e-5)
-    assert row["train/loss_scale"] == pytest.approx(1.5e38)
+    assert row["train/loss_scale"] == pytest.approx(3e38), "the one that was used"
+    assert float(state.scale.scale) == pytest.approx(1.5e38), "the next one"
     assert all(torch.equal(value, before[name]) for name, value in weights(model).items())
     state.scale.scale.fill_(1024.0)
     row = take(state, *batch())

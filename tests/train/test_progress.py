@@ -73,7 +73,7 @@ def test_every_epoch_is_one_line_with_its_figures() -> None:
     progress, stream, clock = plain()
     clock.now += 20
     progress.steps([step_row(n) for n in range(1, 101)])
-    progress.epoch(epoch_row(100))
+    progress.epoch(epoch_row(100, best=True))
     assert lines(stream) == [
         "epoch  1/10   train loss 1.500 accuracy 25.0 %   val loss 1.750 accuracy 50.0 %   lr 0.001   12,346 images/s"
         "   3 min 0 s left   best"
@@ -88,18 +88,17 @@ def test_an_epochs_means_under_names_of_their_own_are_shown() -> None:
     assert "train loss 0.750 accuracy 87.5 %" in lines(stream)[0]
 
 
-def test_only_an_improvement_is_the_best() -> None:
-    progress, stream, _ = plain()
-    for step, accuracy in ((100, 0.5), (200, 0.5), (300, float("nan")), (400, 0.6), (500, 0.55)):
-        progress.epoch(epoch_row(step, accuracy))
-    assert [line.endswith("best") for line in lines(stream)] == [True, False, False, True, False]
-
-
-def test_a_small_loss_is_better_and_a_resumed_run_remembers() -> None:
-    progress, stream, _ = plain(monitor="val/loss", best=1.0, start_step=100)
-    for step, loss in ((200, 1.2), (300, 0.9), (400, 0.95)):
-        progress.epoch(epoch_row(step, **{"val/loss": loss}))
-    assert [line.endswith("best") for line in lines(stream)] == [False, True, False]
+def test_the_rows_marked_best_are_and_no_others() -> None:
+    """Whether one is the best is the course's to say: it knows the metric, and what came before a resume."""
+    progress, stream, _ = plain(start_step=100)
+    for step, accuracy, mark in (
+        (200, 0.5, {}),
+        (300, 0.6, {"best": True}),
+        (400, 0.9, {}),
+        (500, 0.2, {"best": True}),
+    ):
+        progress.epoch(epoch_row(step, accuracy, **mark))
+    assert [line.endswith("best") for line in lines(stream)] == [False, True, False, True]
 
 
 def test_time_left_is_told_by_the_median_epoch_evaluation_included() -> None:

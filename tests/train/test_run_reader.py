@@ -23,9 +23,11 @@ def run(tmp_path: Path) -> RunFolder:
     return RunFolder.create(tmp_path / "run", name="run")
 
 
-def evaluated(run: RunFolder, key: str, values: list[float]) -> None:
+def evaluated(run: RunFolder, key: str, values: list[float], best: tuple[int, ...] = ()) -> None:
+    """An evaluation every 10 steps; those after the steps `best` became the model."""
     for number, value in enumerate(values, start=1):
-        run.metrics.append({"step": 10 * number, "epoch": number, key: value})
+        mark = {"best": True} if 10 * number in best else {}
+        run.metrics.append({"step": 10 * number, "epoch": number, key: value, **mark})
 
 
 def content(folder: Path) -> dict[str, tuple[bytes, int]]:
@@ -109,29 +111,21 @@ def test_nan_is_a_number_and_text_is_none(run: RunFolder) -> None:
     assert seen.column("note") == seen.column("flag") == seen.column("gone") == seen.column("nowhere") == ([], [])
 
 
-def test_best_goes_by_what_the_run_monitors(run: RunFolder) -> None:
-    evaluated(run, "val/accuracy", [0.5, math.nan, 0.8, 0.8, math.inf, 0.7])
+@pytest.mark.parametrize("monitor", ["val/accuracy", "val/loss"])
+def test_best_is_the_last_row_marked_so(run: RunFolder, monitor: str) -> None:
+    """Not the largest nor the smallest: a model that the disk did not take is no best, however good it was."""
+    run.config_path.write_text(f"loop:\n  monitor: {monitor}\n")
+    evaluated(run, monitor, [0.5, math.nan, 0.8, 0.9, 0.1, math.inf, 0.7], best=(10, 30))
     best = read_run(run.path).best
     assert best is not None
-    assert best["step"] == 30  # the first of equals; neither NaN nor infinity
+    assert best["step"] == 30
 
 
-@pytest.mark.parametrize(
-    ("loop", "step"),
-    [
-        ({"monitor": "val/loss"}, 20),
-        ({"monitor": "val/loss", "monitor_mode": "auto"}, 20),
-        ({"monitor": "val/loss", "monitor_mode": "max"}, 30),
-        ({"monitor": "val/loss", "monitor_mode": "min"}, 20),
-    ],
-)
-def test_a_loss_is_best_when_it_is_small(run: RunFolder, loop: dict[str, str], step: int) -> None:
-    lines = "".join(f"  {key}: {value}\n" for key, value in loop.items())
-    run.config_path.write_text(f"loop:\n{lines}")
-    evaluated(run, "val/loss", [0.5, 0.2, 0.9])
-    best = read_run(run.path).best
-    assert best is not None
-    assert best["step"] == step
+def test_evaluations_that_are_not_marked_are_no_best(run: RunFolder) -> None:
+    evaluated(run, "val/accuracy", [0.5, 0.9])
+    run.metrics.append({"step": 30, "epoch": 3, "val/accuracy": 0.9, "best": False})
+    run.metrics.append({"step": 30, "epoch": 3, "val/accuracy": 0.9, "best": "true"})
+    assert read_run(run.path).best is None
 
 
 def test_without_an_evaluation_there_is_no_best(run: RunFolder) -> None:
@@ -149,11 +143,11 @@ def test_steps_taken_anew_replace_the_old_ones_in_a_column(run: RunFolder) -> No
 
 
 def test_an_evaluation_training_went_back_behind_is_not_the_best(run: RunFolder) -> None:
-    evaluated(run, "val/accuracy", [0.5, 0.9])
-    run.metrics.append({"step": 20, "epoch": 2, "val/accuracy": 0.6})
+    evaluated(run, "val/accuracy", [0.5, 0.9], best=(10, 20))
+    run.metrics.append({"step": 20, "epoch": 2, "val/accuracy": 0.4})
     best = read_run(run.path).best
     assert best is not None
-    assert best["val/accuracy"] == 0.6
+    assert best["val/accuracy"] == 0.5
 
 
 @pytest.mark.parametrize("kept", ["status.json", "metrics.jsonl", "config.yaml"])
@@ -173,7 +167,7 @@ def test_each_file_alone_is_a_run(run: RunFolder, kept: str) -> None:
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"\xff\xfe\x00", b"- 1\n- 2\n", b"a: [1, 2", b"!!python/object:os.x {}"])
 def test_damaged_files_are_named_not_raised(run: RunFolder, damage: bytes) -> None:
-    run.metrics.append({"step": 1, "epoch": 1, "val/accuracy": 0.5})
+    run.metrics.append({"step": 1, "epoch": 1, "val/accuracy": 0.5, "best": True})
     run.status_path.write_bytes(damage)
     run.config_path.write_bytes(damage)
     seen = read_run(run.path)
@@ -185,7 +179,7 @@ def test_damaged_files_are_named_not_raised(run: RunFolder, damage: bytes) -> No
 @pytest.mark.parametrize("loop", ["5", "[1]", "{monitor: 3, monitor_mode: [x]}"])
 def test_strange_settings_do_not_hide_the_best(run: RunFolder, loop: str) -> None:
     run.config_path.write_text(f"loop: {loop}\n")
-    evaluated(run, "val/accuracy", [0.5, 0.9])
+    evaluated(run, "val/accuracy", [0.5, 0.9], best=(10, 20))
     best = read_run(run.path).best
     assert best is not None
     assert best["step"] == 20

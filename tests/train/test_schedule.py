@@ -156,6 +156,18 @@ def test_a_plateau_agrees_with_torch(mode: Any, patience: int) -> None:
     assert len(seen) > 2
 
 
+@pytest.mark.parametrize(
+    ("metric", "rises_well"),
+    [("val/loss", False), ("val/accuracy", True), ("train/epoch_loss", False), ("train/epoch_accuracy", True)],
+)
+def test_a_plateau_knows_by_itself_what_is_good(metric: Any, rises_well: bool) -> None:
+    for mode, good in (("auto", rises_well), ("max", True), ("min", False)):
+        config = ScheduleConfig(name="plateau", plateau_metric=metric, plateau_mode=mode, plateau_patience=0)
+        plateau = Plateau(config, lr=1.0)
+        assert [plateau.update(value) for value in (1.0, 2.0, 3.0)] == [False, not good, not good]
+    assert ScheduleConfig().plateau_mode == "auto"
+
+
 def test_a_plateau_goes_on_where_it_was() -> None:
     config = ScheduleConfig(name="plateau", plateau_patience=3)
     draws = random.Random(0)

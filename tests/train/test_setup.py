@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from vitscope.data.dataset import open_dataset
 from vitscope.models.config import CNNConfig
 from vitscope.train.config import CheckpointConfig, PrecisionConfig, TrainConfig
 from vitscope.train.losses import class_weights
-from vitscope.train.setup import Bench, lay_out, make_state, set_up, settle, use_precision
+from vitscope.train.setup import Bench, lay_out, make_state, set_up, settle
 from vitscope.train.show.observer import Observer
 from vitscope.train.signals import StopFlag
 from vitscope.weights.folder import save_model
@@ -42,17 +41,6 @@ def state_and_objective(config: TrainConfig, steps: int = 5) -> tuple[Any, Any, 
     said: list[str] = []
     state, objective = make_state(bench_of(config), steps, said.append)
     return state, objective, said
-
-
-@pytest.fixture
-def torch_as_it_was() -> Iterator[None]:
-    """Some settings are the whole process's."""
-    before = torch.get_float32_matmul_precision(), torch.are_deterministic_algorithms_enabled()
-    benchmark = torch.backends.cudnn.benchmark
-    yield
-    torch.set_float32_matmul_precision(before[0])
-    torch.use_deterministic_algorithms(before[1])
-    torch.backends.cudnn.benchmark = benchmark
 
 
 def test_the_data_decide_the_number_of_classes() -> None:
@@ -235,13 +223,3 @@ def test_an_unreadable_picture_is_written_down(tmp_path: Path) -> None:
     assert lines
     assert all(line["where"] == victim for line in lines)
     assert any("left out" in line and victim in line for line in said)
-
-
-@pytest.mark.parametrize("tf32", [True, False])
-def test_precision_is_the_whole_processes(monkeypatch: pytest.MonkeyPatch, torch_as_it_was: None, tf32: bool) -> None:
-    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
-    use_precision(tiny(precision=PrecisionConfig(tf32=tf32)))
-    assert torch.get_float32_matmul_precision() == ("high" if tf32 else "highest")
-    assert not torch.are_deterministic_algorithms_enabled()
-    use_precision(tiny(precision=PrecisionConfig(deterministic=True)))
-    assert torch.are_deterministic_algorithms_enabled()

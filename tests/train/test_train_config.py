@@ -44,7 +44,7 @@ def refused(tmp_path: Path, text: str) -> UsageError:
             model=named_model("vit", OWN),
             optim=OptimConfig(name="muon", lr=3e-4, freeze=("blocks.0.", "head")),
             loss=LossConfig(teacher="a: b"),
-            loop=LoopConfig(ema_decay=0.99, patience=7),
+            loop=LoopConfig(ema_decay=0.99, early_stop=True, patience=5),
         ),
     ],
     ids=["defaults", "swin", "own"],

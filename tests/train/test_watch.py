@@ -107,3 +107,21 @@ def test_a_bad_first_step_is_not_the_beginning() -> None:
     assert course.first_loss is None
     watching.see(row(2.4))
     assert course.first_loss == 2.4
+
+
+def test_the_first_of_the_steps_that_go_wrong_is_remembered() -> None:
+    """What was saved just before it is not to be trusted."""
+    watching, course = watch()
+    found = []
+    for step, seen in enumerate((row(), BAD, row(99.0), BAD, row(), row(99.0), row(99.0), row(), BAD, BAD), start=1):
+        watching.see({**seen, "step": step})
+        found.append(course.trouble_since)
+        assert course.is_in_trouble == (course.trouble_since is not None)
+    assert found == [None, 2, 2, 2, None, 6, 6, None, 9, 9]
+    with pytest.raises(WentWrongError):
+        watching.see({**BAD, "step": 11})
+    assert course.trouble_since == 9
+    first, course = watch(most_bad_steps=1)
+    with pytest.raises(WentWrongError):
+        first.see({**BAD, "step": 5})
+    assert course.trouble_since == 5

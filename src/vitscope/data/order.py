@@ -110,8 +110,10 @@ def refuse_batch(pictures: int, batch_size: int, shard: Shard) -> None:
     if batch_size > pictures:
         raise DataError(
             f"a batch of {batch_size:,} is larger than the training set of {pictures:,} pictures",
-            where="batch_size",
-            fix=f"give a batch of at most {pictures:,}" if pictures else "give some pictures",
+            where="data.batch_size",
+            fix=f"--batch-size {2 ** (max(1, pictures // 2).bit_length() - 1)}, or any up to {pictures:,}"
+            if pictures
+            else "give some pictures",
         )
     if batch_size % shard.world:
         raise DataError(

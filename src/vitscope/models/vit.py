@@ -196,7 +196,10 @@ class ViT(VisionModel):
 
     def _run(self, block: nn.Module, tokens: Tensor) -> Tensor:
         if self.grad_checkpointing and self.training:
-            return checkpoint(block, tokens, self.rope, use_reentrant=False)  # pyright: ignore[reportReturnType]
+            # A generator's state cannot be read while a CUDA graph is captured: only where something is drawn.
+            cfg = self.config
+            draws = max(cfg.drop_rate, cfg.attn_drop_rate, cfg.drop_path_rate) > 0
+            return checkpoint(block, tokens, self.rope, use_reentrant=False, preserve_rng_state=draws)  # pyright: ignore[reportReturnType]
         return block(tokens, self.rope)
 
     def _forward_two_heads(self, tokens: Tensor, pre_logits: bool) -> Tensor | tuple[Tensor, Tensor]:

@@ -33,7 +33,7 @@ def digits_vit() -> TrainConfig:
         model=named_model("vit", model),
         data=DataConfig(name="digits", batch_size=64),
         augment=AugmentConfig(crop="padded", padding=1),  # no flip: a mirrored digit is another sign
-        optim=OptimConfig(name="muon", lr=3e-3, weight_decay=0.05),
+        optim=OptimConfig(name="muon", lr=3e-3),
         loss=LossConfig(smoothing=0.1),
         loop=LoopConfig(epochs=40, threads=1),
     )

@@ -34,6 +34,8 @@ class Course:
     skipped_steps: int = 0
     bad_in_a_row: int = 0
     high_in_a_row: int = 0
+    trouble_since: int | None = None
+    """The first of the steps that go wrong now."""
     went_back: int = 0
     """How often training went back to an earlier checkpoint."""
 

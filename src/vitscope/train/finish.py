@@ -54,6 +54,7 @@ def finish(work: Work, bench: Bench, *, command: str) -> bool:
             "test/count": found.count,
         }
         write_rows(work, [test])
+        log.info("test: loss %.5g, accuracy %.5g on %d pictures", found.loss, found.accuracy, found.count)
         work.observers.epoch(test)
     draw(work, bench, found)
     best = next((row for row in reversed(rows) if row.get("best")), {})

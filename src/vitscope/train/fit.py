@@ -139,8 +139,9 @@ def fit(
         told.watchers[:] = _watchers(work, observers, quiet=quiet, goes_on=goes_on)
         stack.callback(told.close)
         stack.enter_context(Heartbeat(run.status))
-        if checkpoint is None:
+        if checkpoint is None or changed:  # the next resume will not know them as changes any more
             save(work)
+        if checkpoint is None:
             draw_first(work, bench)
 
         # --- training ------------------------------------------------------------------------------------------------

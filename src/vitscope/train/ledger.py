@@ -31,6 +31,13 @@ class Ledger:
                 expected("the numbers a step leaves", ", ".join(self.names), ", ".join(scalars)),
                 fix="a hook must enter the same numbers into state.scalars at every step",
             )
+        for name, value in scalars.items():
+            if not isinstance(value, Tensor):
+                raise VitscopeError(
+                    expected(f"state.scalars['{name}']", "a tensor on the device", type(value).__name__),
+                    where="a hook after the step",
+                    fix="leave out .item(): it would make every step wait",
+                )
         row = torch.stack([value.detach().to(self._table).reshape(()) for value in scalars.values()])
         self._table.index_copy_(0, self._next.clamp(max=len(self._table) - 1), row[None])
         self._next.add_((hold == 0).to(torch.int64))

@@ -270,7 +270,7 @@ def go_back(work: Work, trouble: Exception) -> None:
     """Back to the last good checkpoint with half the learning rate; the second time, give up."""
     course, went_back = work.course, work.course.went_back
     reason = trouble.what if isinstance(trouble, VitscopeError) else str(trouble)
-    checkpoint = work.checkpoints.newest()
+    checkpoint = _last_proved(work)
     lr = float(work.state.lr_table.max() * work.state.lr_factor)
     if went_back or checkpoint is None:
         raise DivergedError(
@@ -282,8 +282,21 @@ def go_back(work: Work, trouble: Exception) -> None:
     restore(work, checkpoint)
     course.went_back = went_back + 1
     course.bad_in_a_row = course.high_in_a_row = 0
+    course.trouble_since = None
     work.state.lr_factor.mul_(0.5)
     say(work, f"{reason}: back to step {work.step}, with half the learning rate ({lr / 2:g} at most)")
+
+
+def _last_proved(work: Work) -> Checkpoint | None:
+    """The newest checkpoint from which a step went well. A step's loss is that of the weights before it: weights that
+    have just exploded are found out by the next step, when they may have been saved. Such checkpoints are removed, as
+    a resume would begin with them; unless there is no other."""
+    since = work.course.trouble_since
+    proved = None if since is None else work.checkpoints.newest(before=since - 1)
+    if proved is None:
+        return work.checkpoints.newest()
+    work.checkpoints.drop_after(proved.step)
+    return proved
 
 
 def say(work: Work, text: str) -> None:

@@ -105,7 +105,7 @@ def make_state(bench: Bench, steps_per_epoch: int, say: Say, *, resumes: bool = 
     frozen = freeze(model, config.optim.freeze)
     if frozen:
         _still_norms(model)
-        say(f"{len(frozen)} parameters stay as they are (optim.freeze)")
+        say(f"{len(frozen)} tensors of parameters stay as they are (optim.freeze)")
     optimizer = Optimizer(model, config.optim, lr=config.lr)
     say(optimizer.describe())
     state = TrainState(
@@ -119,6 +119,9 @@ def make_state(bench: Bench, steps_per_epoch: int, say: Say, *, resumes: bool = 
         clip_value=config.optim.clip_value,
         ledger_rows=1 if device.type == "cpu" else config.loop.log_every,
     )
+    if config.loss.teacher is not None:
+        how = f"{config.loss.distill}, a share of {config.loss.distill_share:g} of the loss"
+        say(f"teacher: {config.loss.teacher} ({how})")
     return state, _objective(bench, state)
 
 

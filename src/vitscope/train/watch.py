@@ -26,6 +26,16 @@ class Watch:
 
     def see(self, row: dict[str, Any]) -> None:
         """Raises when it is one bad step too many, or the loss has been too high for too long."""
+        course, was_in_trouble = self.course, self.course.is_in_trouble
+        try:
+            self._judge(row)
+        finally:
+            if not course.is_in_trouble:
+                course.trouble_since = None
+            elif not was_in_trouble:
+                course.trouble_since = row["step"]
+
+    def _judge(self, row: dict[str, Any]) -> None:
         course, loss = self.course, row["train/loss"]
         if not is_bad(row):
             course.bad_in_a_row = 0

@@ -61,6 +61,8 @@ def make_loader(
     augment = (augment or AugmentConfig()) if training else None
     batch_size = batch_size or config.batch_size
     rows = dataset.splits[part]
+    # The limit is a share of all pictures: one damaged file must not be too many for a small part.
+    bad_limit = min(1.0, config.bad_limit * len(dataset.source) / max(1, len(rows)))
     mixer = Mixer(augment, dataset.num_classes, device) if augment is not None and augment.mixes else None
     transform = BatchTransform(augment or AugmentConfig(), preprocess).to(device)
 
@@ -82,7 +84,7 @@ def make_loader(
             timeout_s=config.timeout_s,
             sampling=config.sampling,
             repeats=config.repeats,
-            bad_limit=config.bad_limit,
+            bad_limit=bad_limit,
             pixel_limit=config.pixel_limit,
             cache=config.cache,
             finish=transform.finish,
@@ -97,7 +99,7 @@ def make_loader(
     for sample in bad:
         if on_bad is not None:
             on_bad(sample)
-    refuse_too_many(bad, len(rows), config.bad_limit)
+    refuse_too_many(bad, len(rows), bad_limit)
     rows = rows[~left_out]
     return DeviceLoader(
         _on_device(pictures, rows, device),

@@ -107,9 +107,12 @@ class Checkpoints:
             self._point(BEST, step)
         self._prune()
 
-    def newest(self) -> Checkpoint | None:
-        """The newest checkpoint of which every byte is right. Worse ones are named in the log and passed over."""
+    def newest(self, *, before: int | None = None) -> Checkpoint | None:
+        """The newest checkpoint (of a step `before` this one) of which every byte is right. Worse ones are named in the
+        log and passed over."""
         for step in reversed(self._steps()):
+            if before is not None and step >= before:
+                continue
             try:
                 return self._proved(self.folder / _name(step))
             except CheckpointError as error:
@@ -149,6 +152,8 @@ class Checkpoints:
                         pointer.unlink()
             for name in gone:
                 files.remove(self.folder / name)
+            if gone and _is_complete(self.folder / _name(step)):
+                self._point(LAST, step)
         except OSError as error:
             raise CheckpointError(
                 f"checkpoints newer than step {step} cannot be removed: {error.strerror or error}",

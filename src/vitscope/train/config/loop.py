@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import ClassVar, Literal
 
 from vitscope.core.config import config, require
 from vitscope.train.config.metric import is_larger_better
@@ -12,6 +12,8 @@ from vitscope.train.config.metric import is_larger_better
 @config
 class LoopConfig:
     """How long training lasts, on what, and when it ends early."""
+
+    synonyms: ClassVar[dict[str, str]] = {"ema": "ema_decay", "early_stopping": "early_stop"}
 
     epochs: int = 100
     """Times through the training pictures."""

@@ -12,6 +12,12 @@ from vitscope.core.config import config, require
 class OptimConfig:
     """How weights move."""
 
+    synonyms: ClassVar[dict[str, str]] = {
+        "optimizer": "name",
+        "opt": "name",
+        "wd": "weight_decay",
+        "clip_grad": "clip_norm",
+    }
     value_synonyms: ClassVar[dict[str, str]] = {"sgd_nesterov": "sgd", "nesterov": "sgd", "adam_w": "adamw"}
 
     name: Literal["adamw", "adam", "sgd", "muon"] = "adamw"
