@@ -1,12 +1,15 @@
-"""R7: SIGTERM in a step, in evaluation, before the first step: saved within one step, exit code 143, resumed equal."""
+"""R7: SIGTERM in a step, in evaluation, before the first step: saved within one step, exit code 143, resumed equal;
+in one process, and in two that train together, whichever of them hears it."""
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
 
 import pytest
 
+from faults.rank_processes import BOTH, noted, start_torchrun, together_uninterrupted, train_together
 from faults.train_process import (
     STEPS,
     STEPS_PER_EPOCH,
@@ -149,3 +152,65 @@ def wait_for_torch(child: Child) -> None:
     maps = Path(f"/proc/{child.pid}/maps")
     while "libtorch_cpu" not in maps.read_text():
         assert not child.has_ended()
+
+
+# --- two processes ----------------------------------------------------------------------------------------------------
+
+
+def check_stopped_together(ended: list[Ended], run: Path, step: int) -> None:
+    """Both have left at the same step, one has written, and both go on as if nothing had been."""
+    assert [one.code for one in ended] == [143, 143], f"{ended[0]}\n{ended[1]}"
+    assert f"stopped by SIGTERM after step {step}; everything is saved" in ended[0].err
+    assert f"vitscope train --resume --out {run}" in ended[0].out
+    assert (ended[1].out, ended[1].err) == ("", "")
+    check_left_by_two(run, step)
+
+
+def check_left_by_two(run: Path, step: int) -> None:
+    assert (status(run)["state"], status(run)["step"]) == ("stopped", step)
+    assert newest_checkpoint(run).name == f"step-{step:06d}"
+    assert (newest_checkpoint(run) / "COMPLETE").exists()
+    assert max(row["step"] for row in rows(run)) == step
+    assert not [path for path in run.rglob("*") if path.name.endswith(".tmp")]
+    first, second = train_together("--resume", "--out", str(run))
+    assert (first.code, second.code) == (0, 0), f"{first}\n{second}"
+    assert f"resuming after step {step}" in first.err
+    assert differences(run, together_uninterrupted()) == []
+
+
+def terminated_together(folder: Path, function: str, call: int, trapped: tuple[int, ...]) -> tuple[list[Ended], Path]:
+    settings, run = write_settings(folder / "settings.yaml"), folder / "run"
+    place, _, name = function.rpartition(".")
+    trap = Trap(place, name, call, (signal.SIGTERM,))
+    return train_together(str(settings), "--out", str(run), traps=(trap,), trapped=trapped), run
+
+
+@pytest.mark.parametrize("trapped", [BOTH, (0,), (1,)], ids=["both", "first", "second"])
+def test_two_processes_in_a_step(trapped: tuple[int, ...], tmp_path: Path) -> None:
+    check_stopped_together(*terminated_together(tmp_path, "vitscope.train.launch.train_step", 6, trapped), 6)
+
+
+@pytest.mark.parametrize("trapped", [BOTH, (1,)], ids=["both", "second"])
+def test_two_processes_in_evaluation(trapped: tuple[int, ...], tmp_path: Path) -> None:
+    ended, run = terminated_together(tmp_path, "vitscope.train.evaluate._judge", 2, trapped)
+    check_stopped_together(ended, run, STEPS_PER_EPOCH)
+
+
+def test_two_processes_before_they_meet(tmp_path: Path) -> None:
+    check_stopped_together(*terminated_together(tmp_path, "vitscope.train.fit.join", 1, (1,)), 1)
+
+
+@pytest.mark.parametrize("to", ["torchrun", pytest.param("second", marks=pytest.mark.slow)])
+def test_two_processes_under_torchrun(to: str, tmp_path: Path) -> None:
+    """torchrun passes SIGTERM on to all, and sends it to the rest when one has left."""
+    settings, run = write_settings(tmp_path / "settings.yaml", {"loop": {"epochs": 200}}), tmp_path / "run"
+    child, notes = start_torchrun(str(settings), "--out", str(run))
+    child.wait_for_step(run, 5)
+    child.send(signal.SIGTERM) if to == "torchrun" else os.kill(noted(notes, "pid")[1], signal.SIGTERM)
+    ended = child.wait()
+    assert noted(notes, "code") == [143, 143], ended
+    assert ended.code == 1
+    assert ended.out.count("vitscope train --resume --out") == 1
+    step = status(run)["step"]
+    assert (status(run)["state"], newest_checkpoint(run).name) == ("stopped", f"step-{step:06d}")
+    assert max(row["step"] for row in rows(run)) == step

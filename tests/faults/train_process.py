@@ -150,10 +150,15 @@ def start(*args: str) -> Child:
     return Child(process.pid, papers, process)
 
 
-def start_warm(*args: str, traps: tuple[Trap, ...] = ()) -> Child:
+def start_warm(*args: str, traps: tuple[Trap, ...] = (), environment: Mapping[str, str] | None = None) -> Child:
     """`vitscope train ARGS` in a process that need not import torch, with `traps` set."""
     papers = _new_folder()
-    order = {"args": ["train", *args], "papers": str(papers), "traps": [asdict(trap) for trap in traps]}
+    order = {
+        "args": ["train", *args],
+        "papers": str(papers),
+        "traps": [asdict(trap) for trap in traps],
+        "environment": dict(environment or {}),
+    }
     return Child(_forker().ask(order), papers)
 
 
@@ -340,6 +345,7 @@ def _fork_on_demand() -> None:
 
 def _carry_out(order: dict[str, Any]) -> None:
     os.setsid()
+    os.environ.update(order["environment"])
     for handle, name in enumerate(("in", "out", "err")):
         path = os.devnull if name == "in" else Path(order["papers"], name)
         os.dup2(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), handle)

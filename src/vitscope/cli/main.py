@@ -34,7 +34,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except VitscopeError as error:
         if debug:
             traceback.print_exc()
-        _say_error(error)
+        if not error.was_said:
+            _say_error(error)
         return error.exit_code
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from vitscope.cli.console import console, plain_table, print_json
 from vitscope.cli.train_flags import PROG, TrainCommand, is_yaml, names_data, read_command, resolve
 from vitscope.core.config import to_dict
+from vitscope.core.environment import process_place
 from vitscope.core.errors import EXIT_DONE, UsageError, expected
 from vitscope.core.run_folder import RunFolder
 from vitscope.core.run_layout import CONFIG, is_run_folder
@@ -42,7 +43,9 @@ def run(args: Sequence[str]) -> int:
     from vitscope.train.signals import StopFlag
 
     # From here on a signal is heard: importing torch takes seconds.
+    rank, _, world = process_place()
     with StopFlag() as stop:
+        stop.stays_deaf = world > 1
         if command.resume_from is not None:
             RunFolder.open(command.out or "")  # a new folder would be begun at step 0, whatever was asked for
         config = resolve(command, settings, _start(command, settings))
@@ -58,6 +61,8 @@ def run(args: Sequence[str]) -> int:
             command=_repeatable(command, args),
             stop=stop,
         )
+    if rank:  # the first process reports
+        return done.exit_code
     report = report_of(done)
     print_json(encode(report)) if command.json else _print_report(report)
     return done.exit_code

@@ -61,6 +61,15 @@ def process_exists(pid: int) -> bool:
     return True
 
 
+def process_place() -> tuple[int, int, int]:
+    """Rank, rank on this machine and number of the processes that work together, as torchrun says; alone (0, 0, 1)."""
+    said = [os.environ.get(name, "") for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE")]
+    if not all(text.isdecimal() for text in said):  # some of them may be there for other reasons
+        return 0, 0, 1
+    rank, local_rank, world = map(int, said)
+    return (rank, local_rank, world) if rank < world else (0, 0, 1)
+
+
 def usable_cpus() -> int:
     """CPUs this process may use: what it is bound to, and no more than a container's quota."""
     bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 EXIT_DONE = 0
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -15,6 +18,8 @@ class VitscopeError(Exception):
     """Something a user can understand and mend. The command line prints it without a traceback."""
 
     exit_code = EXIT_FAILED
+    was_said = False
+    """Whether another process of the run says it, so that a person reads it once."""
 
     def __init__(self, what: str, *, where: str | None = None, fix: str | None = None) -> None:
         super().__init__(what)
@@ -55,6 +60,16 @@ class DivergedError(VitscopeError):
     """Training went to infinity and could not be saved."""
 
     exit_code = EXIT_DIVERGED
+
+
+@contextmanager
+def said_by_first(rank: int) -> Iterator[None]:
+    """Around what processes that have met find alike: only the first says what is wrong."""
+    try:
+        yield
+    except VitscopeError as error:
+        error.was_said = rank > 0
+        raise
 
 
 def expected(subject: str, wanted: object, received: object) -> str:

@@ -9,21 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vitscope.core.device import pick_device
 from vitscope.core.errors import EXIT_FAILED
+from vitscope.core.onlooker import OnlookerFolder
 from vitscope.core.run_folder import RunFolder
 from vitscope.core.run_view import read_run
 from vitscope.core.seed import preserved_rng
 from vitscope.core.status_file import Heartbeat
-from vitscope.core.yaml import load_yaml
-from vitscope.data.dataset import open_dataset
 from vitscope.train.changes import changes
 from vitscope.train.config import TrainConfig
 from vitscope.train.finish import draw, draw_first, finish
 from vitscope.train.loop import Work, is_to_come, save, say, train
 from vitscope.train.precision import using_precision, using_threads
-from vitscope.train.resume import checkpoint_to_resume, go_on, is_over_for_good, run_folder
-from vitscope.train.run_log import Voice, failures_told, log_held, logging_to
+from vitscope.train.processes import join
+from vitscope.train.resume import begin, go_on, settings_until_now, trainable
+from vitscope.train.run_log import Voice, failures_told, log_held, logging_aloud, logging_to, nothing_left_of_refusals
 from vitscope.train.setup import lay_out, set_up, settle
 from vitscope.train.show.observer import Observer, Observers
 from vitscope.train.show.progress import Progress
@@ -82,9 +81,15 @@ def fit(
     `after_step` are hooks that run on the device after every update; what they enter into `state.scalars` is logged.
     `observers` are told of rows and epochs on the host. Ctrl-C and SIGTERM save and return a run that is `stopped`;
     the same call with `resume=True` goes on from there, bit for bit on the CPU as if nothing had happened.
+
+    Under torchrun every process makes the same call and they train together; the first one writes, speaks and tells
+    `observers`.
     """
     with contextlib.ExitStack() as stack:
         stop = stack.enter_context(StopFlag()) if stop is None else stop
+        processes = join(config.loop.device)
+        stack.callback(processes.leave)
+        quiet = quiet or not processes.is_first
         told = Observers([] if quiet else [Voice()])
 
         def speak(text: str) -> None:
@@ -92,22 +97,23 @@ def fit(
             told.say(text)
 
         # --- what is to be done, and whether it can be: until it is known, an existing run is only read --------------
-        device = pick_device(config.loop.device)
-        dataset = open_dataset(config.data)
-        dataset.require_trainable()
-        config = settle(config, dataset)
-        wants_more = resume or resume_from is not None
-        run, goes_on = run_folder(config, out, name, resume=wants_more, overwrite=overwrite)
-        before = load_yaml(TrainConfig, run.config_path) if goes_on and run.config_path.exists() else config
-        changed = changes(before, config)
-        if goes_on and resume_from is None and is_over_for_good(run, before, config):
+        dataset = processes.after_first(lambda: trainable(config.data))
+        wanted = settle(config, dataset)
+        with log_held() as held:
+            place, goes_on, is_over, checkpoint = processes.by_first(
+                lambda: begin(wanted, dataset, out, name, resume=resume, resume_from=resume_from, overwrite=overwrite)
+            )
+        config, run = wanted, RunFolder(place) if processes.is_first else OnlookerFolder(place)
+        before = settings_until_now(run, config) if goes_on else config
+        processes.wait()  # until all have read what the first is going to write anew
+        if is_over:
             told.say(f"{run.path} is finished: nothing to resume (more epochs: --epochs N)")
             return Run(run, "finished", 0)
-        with log_held() as held:
-            checkpoint = checkpoint_to_resume(run, resume_from, dataset) if goes_on else None
 
         # --- everything in its place ---------------------------------------------------------------------------------
-        stack.enter_context(logging_to(run.log_path, told))
+        if processes.is_first and not goes_on:
+            stack.enter_context(nothing_left_of_refusals(run))
+        stack.enter_context(logging_to(run.log_path, told) if processes.is_first else logging_aloud(processes.rank))
         for record in held:
             log.handle(record)
         failures = stack.enter_context(contextlib.ExitStack())
@@ -116,16 +122,18 @@ def fit(
         stack.enter_context(preserved_rng())
         stack.enter_context(using_precision(config.precision))
         stack.enter_context(using_threads(config.loop.threads))
+        changed = changes(before, config)
         for change in changed:
             speak(f"changed since the run began: {change}")
         speak(f"{dataset!r}")
         if config.optim.scale_lr != "none":
             speak(f"lr {config.optim.lr:g}, scaled ({config.optim.scale_lr}) to {config.lr:g}")
-        bench = lay_out(config, dataset, device)
-        resumes = checkpoint is not None
-        work = set_up(bench, run, observers=told, after=after_step, stop=stop, say=speak, resumes=resumes)
+        bench, resumes = lay_out(config, dataset, processes.device, processes), checkpoint is not None
+        work = processes.after_first(
+            lambda: set_up(bench, run, observers=told, after=after_step, stop=stop, say=speak, resumes=resumes)
+        )
         stack.callback(work.launcher.loader.close)
-        work.checkpoints.sweep()
+        processes.by_first(work.checkpoints.sweep)
         if checkpoint is not None:
             go_on(work, checkpoint, before, chosen=resume_from is not None)
         elif goes_on:
@@ -136,21 +144,24 @@ def fit(
         run.write_status("starting", step=work.step)
         run.save_config(config)
         run.save_environment()
-        told.watchers[:] = _watchers(work, observers, quiet=quiet, goes_on=goes_on)
+        processes.share(work.launcher.objective)
+        if processes.is_first:
+            told.watchers[:] = _watchers(work, observers, quiet=quiet, goes_on=goes_on)
         stack.callback(told.close)
         stack.enter_context(Heartbeat(run.status))
         if checkpoint is None or changed:  # the next resume will not know them as changes any more
             save(work)
         if checkpoint is None:
-            draw_first(work, bench)
+            processes.by_first(lambda: draw_first(work, bench))
 
         # --- training ------------------------------------------------------------------------------------------------
         train(work)
-        if work.course.is_over and finish(work, bench, command=command or "vitscope.fit(config)"):
+        repeatable = command or "vitscope.fit(config)"
+        if work.course.is_over and processes.by_first(lambda: finish(work, bench, command=repeatable)):
             run.write_status("finished", step=work.step)
             return Run(run, "finished", 0)
         run.write_status("stopped", step=work.saved_step)
-        draw(work, bench, None)
+        processes.by_first(lambda: draw(work, bench, None))
         is_saved = work.saved_step == work.step
         newest = "no checkpoint" if work.saved_step is None else f"the newest checkpoint is of step {work.saved_step}"
         kept = "everything is saved" if is_saved else newest

@@ -23,8 +23,10 @@ from vitscope.train.step import AfterStep, Objective, train_step
 WARM_UPS = 3  # as torch's own graphs: libraries choose their kernels and workspaces in the first calls
 
 
-def choose_launch(wish: str, device: torch.device) -> str:
-    """`auto` decided; what a device cannot do is left out."""
+def choose_launch(wish: str, device: torch.device, *, alone: bool = True) -> str:
+    """`auto` decided; what a device cannot do is left out. Several processes launch kernel by kernel."""
+    if not alone:
+        return "eager"
     if wish == "auto":
         return "graph" if device.type == "cuda" else "eager"
     if device.type != "cuda":
@@ -50,7 +52,7 @@ class Launcher:
         self.state, self.loader, self.after = state, loader, after
         self.batch_size, self.seed, self.say = batch_size, seed, say
         self.launch = launch
-        self._plain = objective
+        self.objective = objective
         self._objective: Objective = torch.compile(objective) if launch.startswith("compiled") else objective
         self._prove_loader()
         self._graph: torch.cuda.CUDAGraph | None = None
@@ -78,8 +80,9 @@ class Launcher:
 
     def seed_step(self, epoch: int, batch: int) -> None:
         """Dropout and drop path are functions of (seed, epoch, batch) too: nothing of any generator has to be saved.
-        A captured graph reads its generator's seed anew at every replay."""
-        torch.manual_seed(derive_seed(self.seed, "step", epoch, batch))
+        A captured graph reads its generator's seed anew at every replay. Of several processes each drops others."""
+        rank = self.state.processes.rank
+        torch.manual_seed(derive_seed(self.seed, "step", epoch, batch, *((rank,) if rank else ())))
 
     # --- CUDA graphs --------------------------------------------------------------------------------------------
 
@@ -152,6 +155,7 @@ class Launcher:
                 return work()
             except Exception as error:
                 if self.state.is_updating or not self._can_help(error):
+                    self._refuse_to_halve(error)
                     raise
                 remedy, reason = is_out_of_memory(error), _in_a_line(error)
             # Only here are the frames gone that held the failed step's memory.
@@ -173,7 +177,20 @@ class Launcher:
             self.say(f"augmentation cannot be compiled here ({_in_a_line(error)}): it goes on plainly")
 
     def _can_help(self, error: Exception) -> bool:
+        if not self.state.processes.can_try_again:
+            return False
         return is_out_of_memory(error) or (self.launch != "eager" and not isinstance(error, VitscopeError))
+
+    def _refuse_to_halve(self, error: Exception) -> None:
+        """While other processes wait for this one's gradients, a step cannot begin anew."""
+        processes, device = self.state.processes, self.state.device
+        if not processes.can_try_again and is_out_of_memory(error):
+            at_once = min(self.state.micro_batch or self.batch_size, self.batch_size // processes.world)
+            raise VitscopeError(
+                f"out of memory with {at_once} pictures at once in process {processes.rank} of {processes.world}",
+                where=f"a training step on {device}",
+                fix=f"continue with --resume --loop.micro-batch {max(at_once // 2, 1)}",
+            ) from error
 
     def _forget(self) -> None:
         self.state.optimizer.zero_grad()
@@ -202,7 +219,7 @@ class Launcher:
         was = self.launch
         self.launch = "compiled" if was == "compiled_graph" else "eager"
         if self.launch == "eager":
-            self._objective = self._plain
+            self._objective = self.objective
             if isinstance(self.loader, DeviceLoader):
                 self.loader.make_plainly()
         self.say(f"launch '{was}' does not work here ({reason}): going on with '{self.launch}'")

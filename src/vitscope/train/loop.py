@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from vitscope.core.errors import DivergedError, VitscopeError
+from vitscope.core.errors import DivergedError, VitscopeError, said_by_first
 from vitscope.core.run_folder import RunFolder
 from vitscope.train.bad_step import record_bad_step
 from vitscope.train.checkpoints.store import Checkpoint, CheckpointError, Checkpoints, NotFiniteError
@@ -23,6 +23,7 @@ from vitscope.train.course import Course
 from vitscope.train.evaluate import Evaluation
 from vitscope.train.launch import Launcher
 from vitscope.train.optim.schedule import Plateau
+from vitscope.train.processes import ALONE_PROCESSES, Processes
 from vitscope.train.show.observer import Observer
 from vitscope.train.signals import StopFlag
 from vitscope.train.state import TrainState
@@ -53,6 +54,7 @@ class Work:
     """On the validation part; None when stopped in the middle."""
     save_model: Callable[[], None]
     """Write the weights as they would be used into the run's model folder."""
+    processes: Processes = ALONE_PROCESSES
     after: Sequence[AfterStep] = ()
     steps_per_epoch: int = 1
     split_hash: str = ""
@@ -83,7 +85,8 @@ def train(work: Work) -> None:
             work.clock = time.perf_counter()
             for batch in work.launcher.epoch(course.epoch, course.batch):
                 note_step(work, batch)
-                stops = bool(work.stop)  # asked once: raised in between, it would leave without saving
+                # Asked once: raised in between, it would leave without saving.
+                stops = is_asked_to_stop(work.stop, work.processes)
                 if stops or len(work.steps_unread) >= look_every(work):
                     look(work)
                 if stops or _is_due(config.checkpoint.every_steps, work.step):
@@ -100,7 +103,9 @@ def train(work: Work) -> None:
                 if found is None:  # asked to stop
                     save(work)
                     return
-                row |= {"val/loss": found.loss, "val/accuracy": found.accuracy}
+                figures = {"val/loss": found.loss, "val/accuracy": found.accuracy}
+                # All judge by the same figures, also where two devices round otherwise.
+                row |= work.processes.by_first(lambda figures=figures: figures)
                 is_best = judge(work, row)
             record(work, row)
 
@@ -111,6 +116,14 @@ def train(work: Work) -> None:
                 save(work, best=is_best)
         except (WentWrongError, NotFiniteError) as trouble:
             go_back(work, trouble)
+
+
+def is_asked_to_stop(stop: StopFlag, processes: Processes) -> bool:
+    """Whether any process has heard a signal; then all have, and leave with its exit code."""
+    signal = processes.most(stop.signal or 0)
+    if signal and not stop:
+        stop.raise_flag(signal)
+    return bool(signal)
 
 
 def note_step(work: Work, batch: int) -> None:
@@ -192,7 +205,7 @@ def write_rows(work: Work, rows: list[dict[str, Any]]) -> None:
 def keep_model(work: Work) -> bool:
     """The weights as they are become the run's model; whether the disk took them."""
     try:
-        work.save_model()
+        work.processes.by_first(work.save_model)
     except CheckpointError as error:
         say(work, f"warning: {error.what}; the model before stays, going on")
         return False
@@ -208,8 +221,9 @@ def save(work: Work, *, best: bool = False) -> None:
     if course.is_in_trouble:
         log.info("no checkpoint of step %s: the steps before it went wrong", work.step)
         return
-    try:
-        made = work.checkpoints.save(
+
+    def write() -> None:
+        work.checkpoints.save(
             work.step,
             work.state.model.state_dict(),
             {
@@ -220,19 +234,23 @@ def save(work: Work, *, best: bool = False) -> None:
             },
             {"epoch": course.epoch, "batch": course.batch, "split_hash": work.split_hash},
         )
+
+    try:
+        work.processes.by_first(write)
     except CheckpointError as error:
         work.failed_saves += 1
         say(work, f"warning: checkpoint of step {work.step} not saved ({error.what}); going on")
         if work.failed_saves >= MOST_FAILED_SAVES:
-            raise VitscopeError(
-                f"{MOST_FAILED_SAVES} checkpoints in a row could not be saved: {error.what}",
-                where=str(work.run.checkpoints),
-                fix="make room on the disk, then continue with --resume",
-            ) from error
+            with said_by_first(work.processes.rank):
+                raise VitscopeError(
+                    f"{MOST_FAILED_SAVES} checkpoints in a row could not be saved: {error.what}",
+                    where=str(work.run.checkpoints),
+                    fix="make room on the disk, then continue with --resume",
+                ) from error
         return
-    work.failed_saves, work.saved_step = 0, made.step
+    work.failed_saves, work.saved_step = 0, work.step
     if best:
-        work.checkpoints.mark_best(made.step)
+        work.processes.by_first(lambda: work.checkpoints.mark_best(work.step))
     work.clock = time.perf_counter()  # a save is not training
 
 
@@ -270,15 +288,20 @@ def go_back(work: Work, trouble: Exception) -> None:
     """Back to the last good checkpoint with half the learning rate; the second time, give up."""
     course, went_back = work.course, work.course.went_back
     reason = trouble.what if isinstance(trouble, VitscopeError) else str(trouble)
-    checkpoint = _last_proved(work)
     lr = float(work.state.lr_table.max() * work.state.lr_factor)
-    if went_back or checkpoint is None:
+
+    def find() -> Checkpoint:
+        checkpoint = _last_proved(work)
+        if not went_back and checkpoint is not None:
+            return checkpoint
         raise DivergedError(
             f"training diverged with a learning rate of {lr:g}{', for the second time' * bool(went_back)}: {reason}",
             where=_evidence(work),
-            fix=f"go on with a lower one: --resume --optim.lr {work.config.optim.lr / 10:g} (it was "
-            f"{work.config.optim.lr:g}); or lengthen the warm-up, or clip lower",
+            fix=f"go on with a lower one (it was {work.config.optim.lr:g}): vitscope train --resume --out "
+            f"{work.run.path} --optim.lr {work.config.optim.lr / 10:g}; or lengthen the warm-up, or clip lower",
         ) from None
+
+    checkpoint = work.processes.by_first(find)
     restore(work, checkpoint)
     course.went_back = went_back + 1
     course.bad_in_a_row = course.high_in_a_row = 0
@@ -321,6 +344,8 @@ def _hooks_with_state(work: Work) -> list[Any]:
 
 
 def _record_bad_step(work: Work, row: dict[str, Any], batch: int) -> None:
+    if not work.processes.is_first:
+        return
     kept = ""
     try:
         place = record_bad_step(

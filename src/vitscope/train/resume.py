@@ -8,7 +8,10 @@ from pathlib import Path
 
 from vitscope.core.errors import DataError, UsageError
 from vitscope.core.run_folder import RunFolder
-from vitscope.data.dataset import Dataset
+from vitscope.core.yaml import load_yaml
+from vitscope.data.config import DataConfig
+from vitscope.data.dataset import Dataset, open_dataset
+from vitscope.train.changes import changes
 from vitscope.train.checkpoints.store import Checkpoint, CheckpointError, Checkpoints
 from vitscope.train.config import TrainConfig
 from vitscope.train.loop import Work, restore, say
@@ -34,6 +37,38 @@ def run_folder(
         pid = (run.read_status() or {}).get("pid")
         raise UsageError(f"process {pid} is writing to {place}", where="--resume", fix="wait for it, or stop it first")
     return run, True
+
+
+def begin(
+    config: TrainConfig,
+    dataset: Dataset,
+    out: str | Path | None,
+    name: str | None,
+    *,
+    resume: bool,
+    resume_from: str | Path | None,
+    overwrite: bool,
+) -> tuple[Path, bool, bool, Checkpoint | None]:
+    """The run's folder, whether there is something in it to go on from, whether that is over for good, and the
+    checkpoint to go on from. Of an existing run nothing is changed: whatever is refused here leaves it as it was."""
+    run, goes_on = run_folder(config, out, name, resume=resume or resume_from is not None, overwrite=overwrite)
+    if not goes_on:
+        return run.path, False, False, None
+    before = settings_until_now(run, config)
+    changes(before, config)
+    if resume_from is None and is_over_for_good(run, before, config):
+        return run.path, True, True, None
+    return run.path, True, False, checkpoint_to_resume(run, resume_from, dataset)
+
+
+def trainable(data: DataConfig) -> Dataset:
+    dataset = open_dataset(data)
+    dataset.require_trainable()
+    return dataset
+
+
+def settings_until_now(run: RunFolder, config: TrainConfig) -> TrainConfig:
+    return load_yaml(TrainConfig, run.config_path) if run.config_path.exists() else config
 
 
 def is_over_for_good(run: RunFolder, before: TrainConfig, config: TrainConfig) -> bool:
@@ -70,9 +105,10 @@ def go_on(work: Work, checkpoint: Checkpoint, before: TrainConfig, *, chosen: bo
     """Everything as it was after the checkpoint's step, and what the settings of now make of it. `chosen`: the
     checkpoint was named by the user, and what came after it is given up."""
     config, course, state = work.config, work.course, work.state
-    forgotten = restore(work, checkpoint)
-    given_up = work.checkpoints.drop_after(checkpoint.step)
-    _rebuild_model(work, checkpoint, chosen=chosen)
+    forgotten = work.processes.after_first(lambda: restore(work, checkpoint))
+    given_up = work.processes.by_first(lambda: work.checkpoints.drop_after(checkpoint.step))
+    if not work.processes.by_first(lambda: _rebuild_model(work, checkpoint, chosen=chosen)):
+        course.best = course.best_step = course.best_epoch = None
     factor = float(state.lr_factor)
     if config.loop.micro_batch != before.loop.micro_batch:
         state.micro_batch = config.loop.micro_batch
@@ -89,25 +125,26 @@ def go_on(work: Work, checkpoint: Checkpoint, before: TrainConfig, *, chosen: bo
         log.warning("what the hooks %s remembered is not used any more", ", ".join(forgotten))
 
 
-def _rebuild_model(work: Work, checkpoint: Checkpoint, *, chosen: bool) -> None:
-    """The model folder may hold weights of steps that were taken back: it becomes that of the best step so far."""
+def _rebuild_model(work: Work, checkpoint: Checkpoint, *, chosen: bool) -> bool:
+    """The model folder may hold weights of steps that were taken back: it becomes that of the best step so far. Whether
+    there is one."""
     course, folder = work.course, work.run.model
     if course.best_step is None:
         shutil.rmtree(folder, ignore_errors=True)
-        return
+        return False
     try:
         best = work.checkpoints.open(f"step-{course.best_step:06d}")
     except CheckpointError:
         if chosen:  # then the folder is of a later step
-            course.best = course.best_step = course.best_epoch = None
             shutil.rmtree(folder, ignore_errors=True)
-        return
+        return not chosen
     if best.step != checkpoint.step:
         restore(work, best)
     work.save_model()
     if best.step != checkpoint.step:
         restore(work, checkpoint)
     work.checkpoints.mark_best(best.step)
+    return True
 
 
 def _say_lr(work: Work, before: TrainConfig, factor_before: float) -> None:

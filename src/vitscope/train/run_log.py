@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from vitscope.core.errors import DivergedError
+from vitscope.core.errors import DataError, DivergedError, UsageError
 from vitscope.core.run_folder import RunFolder
 from vitscope.train.show.observer import Observer
 
@@ -16,10 +16,13 @@ log = logging.getLogger("vitscope")
 
 
 class Voice(Observer):
-    """Says things on standard error before there is a progress line."""
+    """Says things on standard error before there is a progress line, and where there is none."""
+
+    def __init__(self, prefix: str = "") -> None:
+        self.prefix = prefix
 
     def say(self, text: str) -> None:
-        sys.stderr.write(text + "\n")
+        sys.stderr.write(f"{self.prefix}{text}\n")
 
 
 @contextlib.contextmanager
@@ -62,6 +65,17 @@ class _Held(logging.Handler):
         self.records.append(record)
 
 
+@contextlib.contextmanager
+def logging_aloud(rank: int) -> Iterator[None]:
+    """In a process that keeps no log: warnings are about itself (a lost worker), and are said."""
+    aloud = _Aloud(Voice(f"process {rank}: "))
+    log.addHandler(aloud)
+    try:
+        yield
+    finally:
+        log.removeHandler(aloud)
+
+
 class _Aloud(logging.Handler):
     """Passes warnings to whoever watches. What is less is said by whom it concerns; errors end the run and are shown
     then."""
@@ -73,6 +87,20 @@ class _Aloud(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if record.levelno == logging.WARNING:
             self.told.say(f"warning: {record.getMessage()}")
+
+
+@contextlib.contextmanager
+def nothing_left_of_refusals(run: RunFolder) -> Iterator[None]:
+    """A new run that cannot begin with its settings leaves no folder behind, so that the corrected command finds none."""
+    try:
+        yield
+    except (UsageError, DataError):
+        if not run.checkpoints.exists() and not run.bad_samples_path.exists():
+            with contextlib.suppress(OSError):
+                for path in (run.config_path, run.env_path, run.log_path, run.status_path):
+                    path.unlink(missing_ok=True)
+                run.path.rmdir()
+        raise
 
 
 @contextlib.contextmanager

@@ -20,6 +20,7 @@ from vitscope.data.config import PreprocessConfig
 from vitscope.data.dataset import Dataset
 from vitscope.data.loaders.choose import make_loader
 from vitscope.data.loaders.loader import BadSample, Loader
+from vitscope.data.order import ALONE
 from vitscope.models.config import pair
 from vitscope.train.checkpoints.content import require_finite
 from vitscope.train.checkpoints.store import CheckpointError, Checkpoints
@@ -28,13 +29,14 @@ from vitscope.train.course import Course
 from vitscope.train.ema import Ema
 from vitscope.train.evaluate import Evaluation, evaluate
 from vitscope.train.launch import Launcher, choose_launch
-from vitscope.train.loop import Work
+from vitscope.train.loop import Work, is_asked_to_stop
 from vitscope.train.losses import class_weights
 from vitscope.train.objective import Objective
 from vitscope.train.optim.groups import freeze
 from vitscope.train.optim.optimizer import Optimizer
 from vitscope.train.optim.schedule import Plateau, lr_table
 from vitscope.train.precision import choose_dtype
+from vitscope.train.processes import ALONE_PROCESSES, Processes
 from vitscope.train.show.observer import Observer
 from vitscope.train.signals import StopFlag
 from vitscope.train.start import starting_model
@@ -49,16 +51,21 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Bench:
-    """What lies on the table before the run begins: pictures, preprocessing, device."""
+    """What lies on the table before the run begins: pictures, preprocessing, device, who takes part."""
 
     config: TrainConfig
     dataset: Dataset
     preprocess: PreprocessConfig
     device: torch.device
+    processes: Processes = ALONE_PROCESSES
+
+    @property
+    def launch(self) -> str:
+        return choose_launch(self.config.precision.launch, self.device, alone=self.processes.world == 1)
 
     def loader(self, part: str, *, training: bool, say: Say, run: RunFolder | None = None) -> Loader:
+        """Of a training batch each process has its part; evaluation sees every picture in every process."""
         config = self.config
-        compiled = choose_launch(config.precision.launch, self.device).startswith("compiled")
         batch = config.data.batch_size if training else config.loop.eval_batch or config.data.batch_size
         return make_loader(
             self.dataset,
@@ -69,8 +76,9 @@ class Bench:
             seed=config.loop.seed,
             device=self.device,
             batch_size=batch,
-            compiled=compiled and training,
-            on_bad=_recorder(run, say),
+            shard=self.processes.shard if training else ALONE,
+            compiled=training and self.launch.startswith("compiled"),
+            on_bad=_recorder(run if self.processes.is_first else None, say),
         )
 
 
@@ -79,10 +87,12 @@ def settle(config: TrainConfig, dataset: Dataset) -> TrainConfig:
     return updated(config, model=config.model.changed(num_classes=dataset.num_classes))
 
 
-def lay_out(config: TrainConfig, dataset: Dataset, device: torch.device) -> Bench:
+def lay_out(
+    config: TrainConfig, dataset: Dataset, device: torch.device, processes: Processes = ALONE_PROCESSES
+) -> Bench:
     model = config.model.bare
     preprocess = config.data.preprocess(pair(model.img_size), model.in_chans)
-    return Bench(config, dataset, preprocess, device)
+    return Bench(config, dataset, preprocess, device, processes)
 
 
 def make_state(bench: Bench, steps_per_epoch: int, say: Say, *, resumes: bool = False) -> tuple[TrainState, Objective]:
@@ -118,6 +128,7 @@ def make_state(bench: Bench, steps_per_epoch: int, say: Say, *, resumes: bool = 
         clip_norm=config.optim.clip_norm,
         clip_value=config.optim.clip_value,
         ledger_rows=1 if device.type == "cpu" else config.loop.log_every,
+        processes=bench.processes,
     )
     if config.loss.teacher is not None:
         how = f"{config.loss.distill}, a share of {config.loss.distill_share:g} of the loss"
@@ -136,7 +147,7 @@ def set_up(
     resumes: bool = False,
 ) -> Work:
     """Everything that takes part, at step 0."""
-    config, device = bench.config, bench.device
+    config, processes = bench.config, bench.processes
     train_loader = bench.loader("train", training=True, say=say, run=run)
     val_loader = bench.loader("val", training=False, say=say, run=run)
     say(f"training pictures: {train_loader.why}")
@@ -144,12 +155,15 @@ def set_up(
     ema = Ema(state.model, config.loop.ema_decay, warmup=config.loop.ema_warmup) if config.loop.ema_decay else None
     hooks: list[AfterStep] = [*after, *([ema] if ema is not None else [])]
     refuse_nameless(hooks)
-    launch = choose_launch(config.precision.launch, device)
+    if processes.world > 1:
+        say(f"{processes.world} processes, {config.data.batch_size // processes.world} pictures of each batch to each")
+        if config.precision.launch not in ("auto", "eager"):
+            say(f"launch '{config.precision.launch}' is for one process: several launch kernel by kernel ('eager')")
     launcher = Launcher(
         state,
         train_loader,
         objective,
-        launch=launch,
+        launch=bench.launch,
         batch_size=config.data.batch_size,
         seed=config.loop.seed,
         after=hooks,
@@ -167,7 +181,7 @@ def set_up(
                 num_classes=num_classes,
                 dtype=state.dtype,
                 batch=course.eval_batch or most_at_once,
-                stop=lambda: bool(stop),
+                stop=lambda: is_asked_to_stop(stop, processes),
                 say=say,
             )
         if found is not None and found.batch < most_at_once:
@@ -199,6 +213,7 @@ def set_up(
         watch=Watch(course, most_bad_steps=config.loop.most_bad_steps, loss_at_chance=objective.at_chance(num_classes)),
         observers=observers,
         stop=stop,
+        processes=processes,
         evaluate=evaluate_now,
         save_model=save_now,
         after=hooks,

@@ -23,6 +23,9 @@ class StopFlag:
 
     def __init__(self) -> None:
         self.signal: int | None = None
+        self.stays_deaf = False
+        """Whether SIGTERM goes unheard from the block's end to the process's: when the first of several processes has
+        left, torchrun sends it to the others, whose exit codes it would spoil."""
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> StopFlag:
@@ -35,7 +38,8 @@ class StopFlag:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for number, handler in self._before.items():
-            signal.signal(number, handler)
+            stays = self.stays_deaf and number == signal.SIGTERM
+            signal.signal(number, signal.SIG_IGN if stays else handler)
         self._before = {}
 
     def __bool__(self) -> bool:

@@ -15,6 +15,7 @@ from vitscope.models.model import VisionModel
 from vitscope.train.ledger import Ledger
 from vitscope.train.optim.optimizer import Optimizer
 from vitscope.train.precision import LossScale
+from vitscope.train.processes import ALONE_PROCESSES, Processes
 
 
 class TrainState:
@@ -32,9 +33,11 @@ class TrainState:
         clip_norm: float | None = None,
         clip_value: float | None = None,
         ledger_rows: int = 1,
+        processes: Processes = ALONE_PROCESSES,
     ) -> None:
         self.model, self.optimizer = model, optimizer
         self.device, self.dtype = device, dtype
+        self.processes = processes
         self.micro_batch, self.clip_norm, self.clip_value = micro_batch, clip_norm, clip_value
         self.scale = LossScale(device, dtype)
         self.lr_table = lr_table.to(device)
@@ -64,6 +67,10 @@ class TrainState:
         """Remember the running means as they are before a step."""
         if self._buffers:
             torch._foreach_copy_(self._kept, self._buffers)  # pyright: ignore[reportPrivateImportUsage]
+
+    def agree_on_buffers(self) -> None:
+        """Each process has seen its own part of the batch: running means become the mean of them all."""
+        self.processes.mean_(*(buffer for buffer in self._buffers if buffer.is_floating_point()))
 
     def restore_buffers(self, skipped: Tensor | None = None) -> None:
         """Put them back, where `skipped` is 1 (always, where it is not given)."""

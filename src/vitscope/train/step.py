@@ -26,13 +26,17 @@ def train_step(
     loss, accuracy = images.new_zeros(()), images.new_zeros(())
     micro_batch = state.micro_batch or len(images)
     state.keep_buffers()
-    for x, y in zip(images.split(micro_batch), labels.split(micro_batch), strict=True):
+    parts = list(zip(images.split(micro_batch), labels.split(micro_batch), strict=True))
+    for number, (x, y) in enumerate(parts, start=1):
         share = len(x) / len(images)  # the uneven last part weighs less
-        with autocast(state.device, state.dtype):
-            part, logits = objective(x, y)
-        (part * (share * state.scale.scale)).backward()
+        with state.processes.adding_up(is_last=number == len(parts)):
+            with autocast(state.device, state.dtype):
+                part, logits = objective(x, y)
+            (part * (share * state.scale.scale)).backward()
         loss += part.detach() * share
         accuracy += hits(logits, y) * share
+    state.processes.mean_(loss, accuracy)  # so that all skip, or none
+    state.agree_on_buffers()
 
     state.is_updating = True
     scale = state.scale.scale.clone() if state.scale.is_active else None  # the one used: the next may be another

@@ -1,0 +1,39 @@
+"""A run folder as the processes see it that do not write: one run, one writer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from vitscope.core.metrics_file import MetricsFile
+from vitscope.core.run_folder import RunFolder
+from vitscope.core.status_file import StatusFile
+
+
+class OnlookerFolder(RunFolder):
+    """Reads as its kind does. Whatever would be written is passed over: another process writes it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.metrics = _OnlookerMetrics(self.metrics_path)
+        self.status = _OnlookerStatus(self.status_path)
+
+    def save_config(self, cfg: Any) -> None:
+        pass
+
+    def save_environment(self) -> None:
+        pass
+
+
+class _OnlookerMetrics(MetricsFile):
+    def append(self, row: Mapping[str, Any] | None = None, /, **values: Any) -> None:
+        pass
+
+    def cut(self, goes: Callable[[dict[str, Any]], bool]) -> int:
+        return 0
+
+
+class _OnlookerStatus(StatusFile):
+    def _beat(self) -> None:
+        pass

@@ -1,0 +1,220 @@
+"""The processes that train one model together: which one this is, and how they agree.
+
+One process alone is the plain case: it is asked the same questions and answers at once. Several are started by torchrun
+and average their gradients through torch's DistributedDataParallel; all of them decide by the same numbers, and the
+first alone writes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, distributed, nn
+
+from vitscope.core.device import pick_device
+from vitscope.core.environment import process_place
+from vitscope.core.errors import UsageError, VitscopeError
+from vitscope.data.order import ALONE, Shard
+
+T = TypeVar("T")
+
+
+class Processes:
+    """One process alone."""
+
+    rank, world = 0, 1
+    can_try_again = True
+    """Whether a step that failed may be taken again: not while others wait in the middle of it."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the process that writes and speaks."""
+        return self.rank == 0
+
+    @property
+    def shard(self) -> Shard:
+        """This process's part of every training batch."""
+        return ALONE
+
+    def most(self, number: int) -> int:
+        """The largest number that any process gives."""
+        return number
+
+    def any(self, flag: bool) -> bool:
+        """Whether it is so in any process."""
+        return bool(self.most(int(flag)))
+
+    def mean_(self, *tensors: Tensor) -> None:
+        """Each becomes its mean over the processes, in place. No host sync."""
+
+    def by_first(self, call: Callable[[], T]) -> T:
+        """What `call` gives or raises in the first process, in all of them. It must be plain data."""
+        return call()
+
+    def after_first(self, call: Callable[[], T]) -> T:
+        """`call` in the first process, then in the others; what it refuses there is refused everywhere."""
+        return call()
+
+    def wait(self) -> None:
+        """Until all have come this far."""
+
+    def share(self, objective: Any) -> None:
+        """Let the gradients of `objective.model` be means over the processes."""
+
+    def adding_up(self, *, is_last: bool) -> AbstractContextManager[None]:
+        """Around a micro batch: gradients are exchanged with the last one only."""
+        return contextlib.nullcontext()
+
+    def leave(self) -> None:
+        """The end of working together; whoever still waits for this process is told so by its silence."""
+
+
+ALONE_PROCESSES = Processes(torch.device("cpu"))
+"""For whoever is not told of others. Its device is nobody's."""
+
+
+class JoinedProcesses(Processes):
+    """One of several. Each question but `rank`, `world` and `is_first` must be asked by all, in the same order."""
+
+    can_try_again = False
+
+    def __init__(self, device: torch.device, rank: int, world: int) -> None:
+        super().__init__(device)
+        self.rank, self.world = rank, world
+        self._wrapped: nn.parallel.DistributedDataParallel | None = None
+        self._is_own_group = not distributed.is_initialized()
+        if self._is_own_group:
+            _start_group(device, rank, world)
+
+    @property
+    def shard(self) -> Shard:
+        return Shard(self.rank, self.world)
+
+    def most(self, number: int) -> int:
+        found = torch.tensor([number])
+        with self._together():
+            distributed.all_reduce(found, distributed.ReduceOp.MAX)
+        return int(found)
+
+    @torch.no_grad()
+    def mean_(self, *tensors: Tensor) -> None:
+        if not tensors:
+            return
+        flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
+        with self._together():
+            distributed.all_reduce(flat)
+        flat /= self.world
+        for tensor, mean in zip(tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True):
+            tensor.copy_(mean.view_as(tensor))
+
+    def by_first(self, call: Callable[[], T]) -> T:
+        if not self.is_first:
+            return self._hear()
+        try:
+            found = call()
+        except Exception as error:
+            self._say(None, _travelling(error))
+            raise
+        self._say(found, None)
+        return found
+
+    def after_first(self, call: Callable[[], T]) -> T:
+        if not self.is_first:
+            self._hear()
+            return call()
+        made: list[T] = []
+        self.by_first(lambda: made.append(call()))
+        return made[0]
+
+    def wait(self) -> None:
+        self.most(0)
+
+    def share(self, objective: Any) -> None:
+        where = [self.device.index] if self.device.type == "cuda" else None
+        self._wrapped = objective.model = nn.parallel.DistributedDataParallel(objective.model, device_ids=where)
+
+    def adding_up(self, *, is_last: bool) -> AbstractContextManager[None]:
+        return contextlib.nullcontext() if is_last or self._wrapped is None else self._wrapped.no_sync()
+
+    def leave(self) -> None:
+        self._wrapped = None
+        if self._is_own_group and distributed.is_initialized():
+            with contextlib.suppress(RuntimeError):
+                distributed.destroy_process_group()
+
+    def _say(self, found: Any, error: VitscopeError | None) -> None:
+        with self._together():
+            distributed.broadcast_object_list([found, error], src=0)
+
+    def _hear(self) -> Any:
+        heard: list[Any] = [None, None]
+        with self._together():
+            distributed.broadcast_object_list(heard, src=0)
+        found, error = heard
+        if error is not None:
+            error.was_said = True
+            raise error
+        return found
+
+    @contextmanager
+    def _together(self) -> Iterator[None]:
+        """A lost process becomes an error a person can understand."""
+        try:
+            yield
+        except RuntimeError as error:
+            raise VitscopeError(
+                f"process {self.rank} of {self.world} has lost the others: {str(error).partition(chr(10))[0]}",
+                fix="see what the process says that ended first; continue with --resume",
+            ) from error
+
+
+def join(wish: str) -> Processes:
+    """Meet the other processes, if torchrun has started any, with the device that is wished for; else stay alone."""
+    rank, local_rank, world = process_place()
+    if world == 1:
+        return Processes(pick_device(wish))
+    # What is refused before they have met is said by each: torchrun may end the others before they can speak.
+    kind = pick_device(wish)
+    if kind.type == "mps" or kind.index is not None:
+        raise UsageError(
+            f"{world} processes cannot train on the one device '{kind}'",
+            where="--device",
+            fix="give --device cuda (each process takes a GPU of its own) or --device cpu",
+        )
+    if kind.type == "cuda":
+        if local_rank >= torch.cuda.device_count():
+            raise UsageError(
+                f"process {local_rank} has no GPU: there are {torch.cuda.device_count()}",
+                where="torchrun",
+                fix=f"give --nproc-per-node {torch.cuda.device_count()}, or --device cpu",
+            )
+        kind = torch.device("cuda", local_rank)
+        torch.cuda.set_device(kind)
+    return JoinedProcesses(kind, rank, world)
+
+
+def _start_group(device: torch.device, rank: int, world: int) -> None:
+    # What the host says goes through gloo on a GPU too: nccl would make it wait for the device.
+    backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+    try:
+        distributed.init_process_group(backend, rank=rank, world_size=world)
+    except (RuntimeError, ValueError) as error:
+        raise VitscopeError(
+            f"process {rank} of {world} cannot meet the others: {str(error).partition(chr(10))[0]}",
+            where="torch.distributed",
+            fix="start with `torchrun --standalone --nproc-per-node N -m vitscope train ...`",
+        ) from error
+
+
+def _travelling(error: Exception) -> VitscopeError:
+    """What the other processes are told of an error: all of one a person can mend, else one line."""
+    if isinstance(error, VitscopeError):
+        return error
+    return VitscopeError(f"the first process failed: {type(error).__name__}: {str(error).partition(chr(10))[0]}")

@@ -1,0 +1,277 @@
+"""Two processes that train together do what one does with the whole batch; one writes, and both refuse alike."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from faults.rank_processes import start_together, train_together
+from faults.train_process import Trap, everything, newest_checkpoint, rows, status, train, write_settings
+from train.tiny_runs import network, state_of
+from vitscope.core.environment import process_place
+from vitscope.core.errors import UsageError, VitscopeError, said_by_first
+from vitscope.core.onlooker import OnlookerFolder
+from vitscope.core.run_folder import RunFolder
+from vitscope.core.seed import derive_seed
+from vitscope.data.order import ALONE
+from vitscope.train import processes
+from vitscope.train.launch import Launcher, choose_launch
+from vitscope.train.processes import ALONE_PROCESSES, Processes, join
+from vitscope.train.signals import StopFlag
+
+PLAIN: dict[str, dict[str, Any]] = {
+    "model": {"drop_rate": 0.0, "drop_path_rate": 0.0},
+    "augment": {"mixup_alpha": 0.0, "cutmix_alpha": 0.0},
+    "optim": {"name": "sgd", "lr": 0.3, "clip_norm": 0.5},
+    "loop": {"epochs": 1},
+}
+"""Nothing in it depends on which pictures are together: not which are dropped, mixed or normalised."""
+CNN = {"family": "cnn", "img_size": 8, "in_chans": 1, "widths": [4], "drop_rate": 0.0, "head_drop_rate": 0.0}
+
+
+def write_cnn(path: Path) -> Path:
+    """Settings of a model that has BatchNorm, and of a single step with all pictures."""
+    write_settings(path, {**PLAIN, "data": {"batch_size": 1222}, "schedule": {"warmup": "0 steps"}})
+    path.write_text(json.dumps({**json.loads(path.read_text()), "model": CNN}))
+    return path
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    return load_file(newest_checkpoint(run) / "model.safetensors")
+
+
+# --- the same training ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("flags", [(), ("--loop.micro-batch", "10")], ids=["whole", "micro_batches"])
+def test_two_halves_of_a_batch_train_as_the_whole(flags: tuple[str, ...], tmp_path: Path) -> None:
+    settings = str(write_settings(tmp_path / "settings.yaml", PLAIN))
+    alone = train(settings, "--out", str(tmp_path / "alone"))
+    both = train_together(settings, "--out", str(tmp_path / "both"), *flags)
+    assert (alone.code, both[0].code, both[1].code) == (0, 0, 0), f"{alone}\n{both[0]}\n{both[1]}"
+    wanted, found = rows(tmp_path / "alone"), rows(tmp_path / "both")
+    assert len(found) == len(wanted) == 18  # 16 steps, an epoch, a test
+    for one, other in zip(wanted, found, strict=True):
+        assert other == pytest.approx(one, abs=2e-5, rel=2e-5)
+    before, after = weights(tmp_path / "alone"), weights(tmp_path / "both")
+    for name, value in before.items():
+        torch.testing.assert_close(after[name], value, atol=2e-5, rtol=1e-4)
+    begun = load_file(first_checkpoint(settings, tmp_path) / "model.safetensors")
+    assert max(float((before[name] - begun[name]).abs().max()) for name in before) > 0.01, "it has learnt"
+
+
+def first_checkpoint(settings: str, folder: Path) -> Path:
+    """The weights a run begins with, saved before the first step."""
+    trap = Trap("vitscope.train.launch", "train_step", 1, (signal.SIGKILL,))
+    train(settings, "--out", str(folder / "killed"), traps=(trap,))
+    return folder / "killed" / "checkpoints" / "step-000000"
+
+
+def test_running_means_are_of_the_whole_batch(tmp_path: Path) -> None:
+    """After one step: before it, both have the same weights, and the mean of two halves' means is the batch's."""
+    settings = str(write_cnn(tmp_path / "settings.yaml"))
+    alone = train(settings, "--out", str(tmp_path / "alone"))
+    both = train_together(settings, "--out", str(tmp_path / "both"))
+    assert (alone.code, both[0].code, both[1].code) == (0, 0, 0), f"{alone}\n{both[0]}\n{both[1]}"
+    wanted, found = weights(tmp_path / "alone"), weights(tmp_path / "both")
+    name = next(name for name in wanted if name.endswith("running_mean"))
+    assert float(wanted[name].abs().max()) > 1e-3
+    torch.testing.assert_close(found[name], wanted[name], atol=1e-6, rtol=1e-5)
+
+
+def test_each_process_drops_other_units() -> None:
+    """The first as one process alone does."""
+    seeds = [derive_seed(7, "step", 3, 4)]
+    for rank in (0, 1):
+        state = type("State", (), {"processes": type("Rank", (), {"rank": rank})()})()
+        Launcher(state, None, None, launch="eager", batch_size=2, seed=7).seed_step(3, 4)  # type: ignore[arg-type]
+        seeds.append(torch.initial_seed())
+    assert seeds[0] == seeds[1] != seeds[2]
+
+
+# --- one writes -------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_alone_writes_and_speaks(tmp_path: Path) -> None:
+    settings = str(write_settings(tmp_path / "settings.yaml", {"loop": {"epochs": 1}}))
+    children = start_together(settings, "--out", str(tmp_path / "run"), "--precision.launch", "graph")
+    first, second = (child.wait() for child in children)
+    assert (first.code, second.code) == (0, 0), f"{first}\n{second}"
+    assert (second.out, second.err) == ("", "")
+    assert first.out.count("test accuracy") == 1
+    assert "2 processes, 36 pictures of each batch to each" in first.err
+    assert "launch 'graph' is for one process" in first.err
+    run = tmp_path / "run"
+    assert [row["step"] for row in rows(run) if "train/loss" in row] == list(range(1, 17))
+    assert len([row for row in rows(run) if "test/accuracy" in row]) == 1
+    assert len(list(run.glob("events.out.tfevents.*"))) == 1
+    assert (run / "train.log").read_text().count("epoch 1:") == 1
+    assert (status(run)["state"], status(run)["pid"]) == ("finished", children[0].pid)
+
+
+def test_an_onlooker_reads_and_writes_nothing(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path / "run", name="run")
+    run.metrics.append(step=1, epoch=1)
+    before = everything(tmp_path)
+    seen = OnlookerFolder(run.path)
+    seen.metrics.append(step=2, epoch=1)
+    assert seen.metrics.cut(lambda row: True) == 0
+    seen.write_status("running", step=2)
+    seen.status.beat()
+    seen.save_config(object())
+    seen.save_environment()
+    assert everything(tmp_path) == before
+    assert [row["step"] for row in seen.metrics.read()] == [1]
+    assert (seen.read_status() or {})["state"] == "starting"
+
+
+# --- both refuse ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of two processes, stopped in the middle of its first epoch, with its settings beside it."""
+    folder = tmp_path_factory.mktemp("stopped")
+    trap = Trap("vitscope.train.launch", "train_step", 3, (signal.SIGTERM,))
+    settings = str(write_settings(folder / "settings.yaml"))
+    ended = train_together(settings, "--out", str(folder / "run"), traps=(trap,))
+    assert [one.code for one in ended] == [143, 143], f"{ended[0]}\n{ended[1]}"
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "what"),
+    [
+        (("--resume", "--model.depth", "3"), 2, "model.depth cannot change within a run"),
+        (("--resume-from", "step-000009"), 1, "there is no checkpoint 'step-000009'"),
+        ((), 2, "is not empty"),
+    ],
+    ids=["structural", "checkpoint", "folder"],
+)
+def test_a_refusal_is_said_once_and_ends_both(
+    flags: tuple[str, ...], code: int, what: str, stopped: Path, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(stopped, tmp_path / "copy"))
+    before = everything(folder / "run")
+    settings = () if flags else (str(folder / "settings.yaml"),)
+    first, second = train_together(*settings, "--out", str(folder / "run"), *flags)
+    assert (first.code, second.code) == (code, code), f"{first}\n{second}"
+    assert what in first.err
+    assert first.err.count("error:") == 1
+    assert (second.out, second.err) == ("", "")
+    if code == 2:
+        assert everything(folder / "run") == before
+
+
+def test_a_batch_that_cannot_be_shared_is_refused(tmp_path: Path) -> None:
+    settings = str(write_settings(tmp_path / "settings.yaml", {"data": {"batch_size": 71}}))
+    first, second = train_together(settings, "--out", str(tmp_path / "run"))
+    assert (first.code, second.code) == (3, 3), f"{first}\n{second}"
+    assert "a batch of 71 cannot be shared evenly by 2 processes" in first.err
+    assert second.err == ""
+
+
+@pytest.mark.parametrize("killed", [0, 1])
+def test_a_process_that_dies_leaves_nobody_waiting(killed: int, tmp_path: Path) -> None:
+    settings = str(write_settings(tmp_path / "settings.yaml"))
+    trap = Trap("vitscope.train.launch", "train_step", 6, (signal.SIGKILL,))
+    ended = train_together(settings, "--out", str(tmp_path / "run"), traps=(trap,), trapped=(killed,))
+    assert ended[killed].code == -signal.SIGKILL
+    assert ended[1 - killed].code == 1, ended[1 - killed]
+    assert "Traceback" not in ended[1 - killed].err
+    resumed = train_together("--resume", "--out", str(tmp_path / "run"), "--loop.epochs", "1")
+    assert [one.code for one in resumed] == [0, 0], f"{resumed[0]}\n{resumed[1]}"
+
+
+def test_two_that_diverge_give_up_together(tmp_path: Path) -> None:
+    changes = {"optim": {"name": "sgd", "lr": 1e30, "clip_norm": None}, "schedule": {"warmup": "0 steps"}}
+    settings = str(write_settings(tmp_path / "settings.yaml", changes))
+    first, second = train_together(settings, "--out", str(tmp_path / "run"))
+    assert (first.code, second.code) == (4, 4), f"{first}\n{second}"
+    assert "training diverged" in first.err
+    assert "back to step" in first.err
+    assert second.err == ""
+    assert status(tmp_path / "run")["state"] == "diverged"
+
+
+# --- one process alone ------------------------------------------------------------------------------------------------
+
+
+def test_alone_every_question_is_answered_at_once() -> None:
+    value = torch.tensor([1.0, 2.0])
+    ALONE_PROCESSES.mean_(value)
+    assert value.tolist() == [1.0, 2.0]
+    assert (ALONE_PROCESSES.any(True), ALONE_PROCESSES.any(False), ALONE_PROCESSES.most(7)) == (True, False, 7)
+    assert ALONE_PROCESSES.by_first(lambda: 3) == ALONE_PROCESSES.after_first(lambda: 3) == 3
+    assert ALONE_PROCESSES.is_first
+    assert ALONE_PROCESSES.shard is ALONE
+
+
+def test_the_place_is_read_from_torchruns_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    assert process_place() == (0, 0, 1)
+    assert type(join("cpu")) is Processes
+    monkeypatch.setenv("RANK", "5")
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    assert process_place() == (0, 0, 1), "not torchrun's"
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert process_place() == (5, 1, 8)
+
+
+def test_one_device_for_several_is_refused_before_they_meet(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("RANK", "1"), ("LOCAL_RANK", "1"), ("WORLD_SIZE", "2")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(processes, "pick_device", torch.device)
+    for wish in ("cuda:0", "mps"):
+        with pytest.raises(UsageError, match=f"2 processes cannot train on the one device '{wish}'") as refused:
+            join(wish)
+        assert not refused.value.was_said
+
+
+def test_what_all_find_is_said_by_the_first() -> None:
+    for rank in (0, 1):
+        with pytest.raises(VitscopeError) as found, said_by_first(rank):
+            raise VitscopeError("it is so")
+        assert found.value.was_said is (rank == 1)
+
+
+def test_out_of_memory_among_several_is_said_and_not_tried_again() -> None:
+    state = state_of(network())
+    state.processes = Processes(torch.device("cpu"))
+    state.processes.world, state.processes.can_try_again = 2, False
+    tries = []
+
+    def step() -> None:
+        tries.append(1)
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    launcher = Launcher(state, None, None, launch="eager", batch_size=72, seed=0)  # type: ignore[arg-type]
+    with pytest.raises(VitscopeError, match="with 36 pictures at once") as refused:
+        launcher._attempt(step)
+    assert "--loop.micro-batch 18" in str(refused.value)
+    assert len(tries) == 1
+
+
+def test_several_launch_kernel_by_kernel() -> None:
+    for wish in ("auto", "graph", "compiled", "compiled_graph"):
+        assert choose_launch(wish, torch.device("cuda"), alone=False) == "eager"
+
+
+def test_a_deaf_end_keeps_the_exit_code() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with StopFlag() as stop:
+            stop.stays_deaf = True
+        os.kill(os.getpid(), signal.SIGTERM)  # would end this process
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGTERM, before)
