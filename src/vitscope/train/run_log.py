@@ -91,7 +91,7 @@ class _Aloud(logging.Handler):
 
 @contextlib.contextmanager
 def nothing_left_of_refusals(run: RunFolder) -> Iterator[None]:
-    """A new run that cannot begin with its settings leaves no folder behind, so that the corrected command finds none."""
+    """A new run that cannot begin with its settings leaves no folder: the corrected command shall find none."""
     try:
         yield
     except (UsageError, DataError):
