@@ -13,8 +13,8 @@ def digits_vit() -> TrainConfig:
     """A small ViT on the built-in digits: the quickest proof that everything works.
 
     command: vitscope train digits_vit
-    time: not yet measured
-    accuracy: not yet measured
+    time: 48 s from command to prompt, one core of an AMD EPYC, torch 2.15
+    accuracy: 98.89 % test (seeds 0, 1, 2: 98.89, 99.16, 98.61; 359 pictures, so one is 0.28 %)
     """
     # Strokes are a pixel or two wide: patches of 2 x 2 keep them apart, and 16 tokens are quick on a CPU.
     model = ViTConfig(
@@ -35,5 +35,5 @@ def digits_vit() -> TrainConfig:
         augment=AugmentConfig(crop="padded", padding=1),  # no flip: a mirrored digit is another sign
         optim=OptimConfig(name="muon", lr=3e-3),
         loss=LossConfig(smoothing=0.1),
-        loop=LoopConfig(epochs=40, threads=1),
+        loop=LoopConfig(epochs=40, threads=1, monitor="val/loss"),  # 216 pictures: accuracy moves in steps
     )
