@@ -19,7 +19,7 @@ from torch import Tensor
 
 from train.tiny_runs import DATA, VIT, K, assert_close, differing, network, tiny, weights
 from vitscope.core.config import updated
-from vitscope.core.errors import ConfigError, UsageError
+from vitscope.core.errors import ConfigError, UsageError, VitscopeError
 from vitscope.core.seed import seed_everything
 from vitscope.core.yaml import load_yaml
 from vitscope.data.config import AugmentConfig
@@ -510,3 +510,25 @@ def test_mixed_pictures_train_through_both_loaders(tmp_path: Path) -> None:
         config = tiny(data=data, augment=AugmentConfig(mixup_alpha=0.8, cutmix_alpha=1.0))
         losses.append(steps_of(done(config, tmp_path / loader)))
     assert losses[0] == pytest.approx(losses[1], rel=1e-3), "no picture is varied, and mixing is the same in both"
+
+
+# --- a run that cannot begin ---------------------------------------------------------------------------------------
+
+
+def test_a_refused_run_leaves_no_folder(tmp_path: Path) -> None:
+    place = tmp_path / "runs" / "mine"
+    with pytest.raises(VitscopeError, match="larger than the training set") as refused:
+        fit(tiny(data={"batch_size": 5000}), out=place, quiet=True)
+    assert "--batch-size" in (refused.value.fix or "")
+    assert not place.exists()
+    fit(tiny(loop={"epochs": 1}), out=place, quiet=True)  # the corrected call finds the place free
+
+
+def test_a_number_of_a_hook_that_is_no_tensor_is_named(tmp_path: Path) -> None:
+    def careless(state: TrainState) -> None:
+        state.scalars["probe/norm"] = 1.0  # type: ignore[assignment]
+
+    with pytest.raises(
+        VitscopeError, match=r"state\.scalars\['probe/norm'\]: expected a tensor on the device, .* float"
+    ):
+        fit(tiny(loop={"epochs": 1}), out=tmp_path / "run", quiet=True, after_step=[careless])

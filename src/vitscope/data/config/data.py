@@ -58,7 +58,7 @@ class DataConfig:
     interpolation: Literal["bicubic", "bilinear", "nearest"] = "bicubic"
     """How pixels are resampled."""
     bad_limit: float = 0.01
-    """Largest share of pictures that may turn out to be unreadable."""
+    """Largest share of all pictures that may turn out to be unreadable."""
     pixel_limit: int = PIXEL_LIMIT
     """Larger pictures are refused before they are decoded."""
     cache: bool = True
