@@ -244,7 +244,8 @@ def test_as_a_process_it_exits_with_4(tmp_path: Path) -> None:
     assert "Traceback" not in ended.err
     *_, what, where, fix = ended.err.strip().splitlines()
     assert what.startswith("error: training diverged with a learning rate of")
-    assert fix.startswith("to do: go on with a lower one: --resume --optim.lr ")
+    assert fix.startswith("to do: go on with a lower one (it was ")
+    assert " vitscope train --resume --out " in fix
     record = Path(where.removeprefix("where: "))
     assert record.parent == tmp_path / "run" / "diagnostics"
     assert (tmp_path / "run" / "checkpoints" / "last").read_text() == "step-000000\n"

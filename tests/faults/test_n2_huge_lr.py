@@ -40,7 +40,7 @@ def require_diverged(ended: Ended, run: Path, lr: float) -> None:
     assert "Traceback" not in ended.err
     *_, what, where, fix = ended.err.strip().splitlines()
     assert what.startswith(f"error: training diverged with a learning rate of {lr / 2:g}, for the second time: ")
-    assert f"--resume --optim.lr {lr / 10:g} (it was {lr:g})" in fix
+    assert f"(it was {lr:g}): vitscope train --resume --out {run} --optim.lr {lr / 10:g};" in fix
     assert Path(where.removeprefix("where: ")).exists()
     assert f"with half the learning rate ({lr / 2:g} at most)" in ended.err
     assert status(run)["state"] == "diverged"
@@ -72,7 +72,7 @@ def test_it_is_noticed_within_50_steps_and_a_lower_one_trains_on(
 
     # Whoever does what the error says comes to a rate that learns; the first may still be too high.
     for _ in range(3):
-        advised = re.search(r"--resume --optim.lr (\S+)", ended.err)
+        advised = re.search(r"--resume --out \S+ --optim.lr ([^\s;]+)", ended.err)
         assert advised is not None
         ended = train("--out", str(run), "--resume", "--optim.lr", advised[1])
         if ended.code == 0:

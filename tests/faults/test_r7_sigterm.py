@@ -75,7 +75,7 @@ def test_in_the_last_evaluation(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "function",
     [
-        "vitscope.train.fit.open_dataset",
+        "vitscope.train.resume.open_dataset",
         "vitscope.train.fit.draw_first",
     ],
 )
@@ -120,7 +120,7 @@ def test_after_the_final_test_the_run_is_finished_all_the_same(tmp_path: Path) -
 def test_stopped_again_and_again(tmp_path: Path) -> None:
     """A step forward each time, from the first moment on."""
     settings, run = write_settings(tmp_path / "settings.yaml"), tmp_path / "run"
-    trap = Trap("vitscope.train.fit", "open_dataset", 1, (signal.SIGTERM,))
+    trap = Trap("vitscope.train.resume", "open_dataset", 1, (signal.SIGTERM,))
     for step in (1, 2):
         ended = train(str(settings), "--out", str(run), "--resume", traps=(trap,))
         assert (ended.code, status(run)["step"]) == (143, step), ended

@@ -77,7 +77,7 @@ def test_twice_leaves_at_once_and_loses_only_what_was_not_saved(
 
 def test_twice_before_anything_is_there(tmp_path: Path) -> None:
     settings, run = write_settings(tmp_path / "settings.yaml"), tmp_path / "run"
-    trap = Trap("vitscope.train.fit", "open_dataset", 1, TWICE)
+    trap = Trap("vitscope.train.resume", "open_dataset", 1, TWICE)
     ended = train(str(settings), "--out", str(run), traps=(trap,))
     assert (ended.code, ended.out, ended.err) == (130, "", "")
     assert not run.exists()
