@@ -20,7 +20,7 @@ from vitscope.core.errors import VitscopeError
 from vitscope.data.config import AugmentConfig
 from vitscope.train import finish, setup
 from vitscope.train.config import CheckpointConfig
-from vitscope.train.evaluate import Evaluation, evaluate
+from vitscope.train.evaluate import evaluate
 from vitscope.train.fit import Run, fit
 from vitscope.train.show.observer import Observer
 from vitscope.train.signals import StopFlag
@@ -28,22 +28,6 @@ from vitscope.train.state import TrainState
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 Script = Callable[[Sequence[float]], None]
-
-
-@pytest.fixture
-def accuracies(monkeypatch: pytest.MonkeyPatch) -> Script:
-    """Let the validation pictures give these accuracies, one an evaluation; losses are 1 - accuracy."""
-
-    def use(values: Sequence[float]) -> None:
-        rest = iter(values)
-
-        def scripted(*_: Any, batch: int, **__: Any) -> Evaluation:
-            value = next(rest)
-            return Evaluation(1 - value, value, None, 24, torch.zeros(4, 4, dtype=torch.int64), [], batch)
-
-        monkeypatch.setattr(setup, "evaluate", scripted)
-
-    return use
 
 
 def epochs_of(run: Run) -> list[dict[str, Any]]:

@@ -19,10 +19,8 @@ from train.tiny_runs import differing, network, tiny
 from vitscope.core.config import updated
 from vitscope.core.errors import EXIT_FAILED, ConfigError, DataError, UsageError, VitscopeError
 from vitscope.core.run_folder import RunFolder
-from vitscope.train import setup
 from vitscope.train.checkpoints.store import CheckpointError, Checkpoints
 from vitscope.train.config import CheckpointConfig, TrainConfig
-from vitscope.train.evaluate import Evaluation
 from vitscope.train.fit import Run, fit
 from vitscope.train.show.observer import Observer
 from vitscope.train.signals import StopFlag
@@ -31,22 +29,6 @@ from vitscope.weights.folder import save_model
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 Script = Callable[[list[float]], None]
-
-
-@pytest.fixture
-def accuracies(monkeypatch: pytest.MonkeyPatch) -> Script:
-    """Let the validation pictures give these accuracies, one an evaluation."""
-
-    def use(values: list[float]) -> None:
-        rest = iter(values)
-
-        def scripted(*_: Any, batch: int, **__: Any) -> Evaluation:
-            value = next(rest)
-            return Evaluation(1 - value, value, None, 24, torch.zeros(4, 4, dtype=torch.int64), [], batch)
-
-        monkeypatch.setattr(setup, "evaluate", scripted)
-
-    return use
 
 
 class Ears(Observer):

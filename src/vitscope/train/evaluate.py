@@ -9,7 +9,6 @@ B pictures at once, K classes, N pictures.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,6 +20,7 @@ from vitscope.core.errors import DataError, InputError, VitscopeError, expected
 from vitscope.data.loaders.loader import Batch, Loader
 from vitscope.models.modes import in_mode
 from vitscope.train.memory import is_out_of_memory
+from vitscope.train.precision import autocast
 
 TOP = 5
 
@@ -124,8 +124,7 @@ def _attempt(model: nn.Module, piece: Batch, num_classes: int, dtype: torch.dtyp
 
 def _judge(model: nn.Module, piece: Batch, num_classes: int, dtype: torch.dtype | None) -> _Judged:
     images, labels, indices = piece
-    half = dtype in (torch.bfloat16, torch.float16)
-    with torch.autocast(images.device.type, dtype=dtype) if half else nullcontext():
+    with autocast(images.device, None if dtype is torch.float32 else dtype):
         logits = model(images)
     if tuple(logits.shape) != (len(images), num_classes):
         raise InputError(expected("logits", f"({len(images)}, {num_classes})", tuple(logits.shape)), where="evaluate")

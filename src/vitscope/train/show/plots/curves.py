@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vitscope.train.config.metric import is_larger_better
 from vitscope.train.show.plots.canvas import BLUE, GREY, ORANGE, new_figure, nothing_to_draw, plain_axes, save
 from vitscope.train.show.plots.columns import column, epoch_rows, known, step_rows, thinned
 
@@ -70,7 +71,7 @@ def _steps_in_epochs(rows: Rows, ends: Rows, key: str) -> tuple[np.ndarray, np.n
 def _best(rows: Rows, monitor: str, larger_is_better: bool | None) -> Mapping[str, Any] | None:
     measured = [row for row in epoch_rows(rows) if np.isfinite(column([row], monitor)[0])]
     if larger_is_better is None:
-        larger_is_better = not any(word in monitor for word in ("loss", "error"))
+        larger_is_better = is_larger_better(monitor, "auto")
     if not measured:
         return None
     return (max if larger_is_better else min)(measured, key=lambda row: row[monitor])  # the first of equals
