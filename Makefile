@@ -7,6 +7,8 @@ EXTRAS := dev,tune,serve,export,quant,hub
 
 # Two torch threads per process on few cores run many times slower than one.
 TESTENV := OMP_NUM_THREADS=1
+# A process for each core, up to four; a file's tests stay together, as they share what they made.
+TESTS := -m pytest -n logical --maxprocesses 4 --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-slow lint bench clean
@@ -44,10 +46,10 @@ demo: setup
 	$(BIN)/python examples/first_look.py demo-out/run demo-out
 
 test: setup
-	$(TESTENV) $(BIN)/python -m pytest
+	$(TESTENV) $(BIN)/python $(TESTS)
 
 test-slow: setup
-	$(TESTENV) $(BIN)/python -m pytest -m 'slow or not slow'
+	$(TESTENV) $(BIN)/python $(TESTS) -m 'slow or not slow'
 
 lint: setup
 	$(BIN)/ruff check .
