@@ -205,9 +205,17 @@ def test_from_beside_a_recipe_and_flags(saved: Path, capsys: pytest.CaptureFixtu
 
 
 def test_a_model_named_beside_from_wins(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = resolved(capsys, "--data", "shapes", "--from", str(saved), "--model", "vit_small")
-    assert told.model == named_model("vit_small")
+    told = resolved(capsys, "--data", "shapes", "--from", str(saved), "--model", "mnist_cnn")
+    assert told.model == named_model("mnist_cnn")
     assert told.checkpoint.init_from == str(saved)
+
+
+def test_a_model_for_other_pictures_than_the_weights_is_refused(
+    saved: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = refused(capsys, "--data", "shapes", "--from", str(saved), "--model", "vit_small")
+    assert "expected one for 1 channels, as the weights in" in lines[0]
+    assert "leave --model out" in lines[2]
 
 
 def test_a_file_with_a_start_keeps_its_own_model(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -278,12 +286,13 @@ def test_the_engine_gets_everything(fitted: Fitted, capsys: pytest.CaptureFixtur
             "--out=a/b --json digits_vit --augment.jitter 0 0 0 0.1",
             "vitscope train digits_vit --augment.jitter 0 0 0 0.1",
         ),
-        ("digits_vit --resume --out a/b", "vitscope train digits_vit"),
+        ("digits_vit --resume --out a/b", "vitscope train digits_vit --resume --out RUN"),
         ("--data shapes:size=8 --seed 3", "vitscope train --data shapes:size=8 --seed 3"),
-        ("--resume --out old", None),
+        ("--resume --out old", "vitscope train --resume --out RUN"),
+        ("--resume-from best --out old --lr 0.1", "vitscope train --lr 0.1 --resume-from best --out RUN"),
     ],
 )
-def test_the_command_on_record_tells_what_not_where(args: str, command: str | None, fitted: Fitted) -> None:
+def test_the_command_on_record_tells_what_not_where(args: str, command: str, fitted: Fitted) -> None:
     Path("old").mkdir()
     Path("old/config.yaml").write_text("data: digits\n")
     assert main(["train", *args.split()]) == 0
@@ -437,6 +446,7 @@ def test_help_of_a_recipe_shows_every_setting_with_its_values(capsys: pytest.Cap
         ("digits_vit --model.num-heads 5", "num_heads: expected a divisor of embed_dim 96", "nearest that divides"),
         ("digits_vit --model mae_vit_base_patch16", "mae_vit_base_patch16 is no classifier", "`vitscope models`"),
         ("digits_vit --from nowhere", "'nowhere' does not exist", "give a run or model folder"),
+        ("digits_vit --from vit_small", "'vit_small' is the name of a model", "`--model vit_small` trains it"),
         ("digits_vit digits_vit", "vitscope train: expected no more, received 'digits_vit'", ""),
         ("--resume", "resume: expected the run's folder as --out, received no --out", "add --out runs/NAME"),
         ("--resume-from last", "resume_from: expected the run's folder as --out", "add --out runs/NAME"),

@@ -33,7 +33,7 @@ def card(**changes: Any) -> str:
         "params": 123_456,
         "best": {"step": 300, "epoch": 15, "val/loss": 0.1234, "val/accuracy": 0.9769, "val/count": 216},
         "test": {"step": 400, "epoch": 20, "test/loss": 0.25, "test/accuracy": 0.95, "test/count": 360},
-        "command": "vitscope train digits_vit --seed 3",
+        "commands": ["vitscope train digits_vit --seed 3", "vitscope train --resume --out RUN"],
         "versions": "vitscope 0.1, torch 2.15",
     }
     return model_card(**{**given, **changes})

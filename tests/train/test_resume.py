@@ -403,3 +403,29 @@ def test_a_hook_that_is_gone_is_missed_once(tmp_path: Path) -> None:
     kept = fit(config, out=tmp_path / "kept", resume=True, quiet=True, after_step=[Counter()])
     assert "is not used any more" not in log_of(kept)
     assert float(trainer_of(tmp_path / "kept", 12)["hooks"]["counter"]["count"]) == 12
+
+
+# --- another metric ---------------------------------------------------------------------------------------------
+
+
+def test_the_best_so_far_is_held_against_others_by_the_metric_of_now(tmp_path: Path, accuracies: Script) -> None:
+    """Losses are 1 - accuracy: 0.75 at the best step until now, which only the last evaluation falls below."""
+    accuracies([0.25, 0.2, 0.22, 0.4])
+    config = tiny(loop={"epochs": 2}, checkpoint=CheckpointConfig(keep=9))
+    fit(config, out=tmp_path / "run", quiet=True)
+    longer = updated(config, loop=updated(config.loop, epochs=4, monitor="val/loss"))
+    run = fit(longer, out=tmp_path / "run", quiet=True, resume=True)
+    assert "best is measured by val/loss now: 0.75 so far" in log_of(run)
+    assert [row["epoch"] for row in run.metrics if row.get("best")] == [1, 4]
+    assert trainer_of(tmp_path / "run", 4)["course"]["best"] == pytest.approx(0.6)
+
+
+# --- what was typed -----------------------------------------------------------------------------------------------
+
+
+def test_the_card_names_every_start(tmp_path: Path) -> None:
+    config = tiny(loop={"epochs": 3})
+    stopped(config, tmp_path / "run", 1, command="vitscope train first.yaml")
+    fit(config, out=tmp_path / "run", quiet=True, resume=True, command="vitscope train --resume --out RUN")
+    card = (tmp_path / "run" / "model" / "README.md").read_text()
+    assert "vitscope train first.yaml\nvitscope train --resume --out RUN\n" in card

@@ -101,17 +101,18 @@ def _run_name(command: TrainCommand, config: TrainConfig) -> str:
     return re.sub(r"-\d+$", "", path.parent.name) if path.name == CONFIG else path.stem
 
 
-def _repeatable(command: TrainCommand, args: Sequence[str]) -> str | None:
-    """What to type for such a run anywhere: where it was written is nobody else's business. A run that is continued by
-    its folder alone has no such command."""
-    if command.recipe is None and command.resumes:
-        return None
+def _repeatable(command: TrainCommand, args: Sequence[str]) -> str:
+    """What to type for such a run anywhere: where it was written is nobody else's business."""
     words, passes = ["vitscope", "train"], False
     for arg in args:
         flag, equals, _ = arg.replace("_", "-").partition("=")
         if not passes and flag not in PLACES and flag not in ONCE:
             words.append(arg)
         passes = flag in PLACES and not equals
+    if command.resume:
+        words += ["--resume", "--out", "RUN"]
+    elif command.resume_from is not None:
+        words += ["--resume-from", Path(command.resume_from).name, "--out", "RUN"]
     return shlex.join(words)
 
 

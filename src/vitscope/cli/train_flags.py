@@ -17,13 +17,13 @@ import tyro
 
 from vitscope.cli.train_start import from_source, given_settings, pick_model
 from vitscope.core.config import config, field_names, require, updated
-from vitscope.core.errors import ConfigError, UsageError
+from vitscope.core.errors import ConfigError, UsageError, expected
 from vitscope.core.flags import flag_names, parse_flags, refuse_unknown_flags
 from vitscope.core.suggest import nearest
 from vitscope.data.config import augmentation
 from vitscope.models.variants import is_classifier
 from vitscope.recipes import RECIPES
-from vitscope.train.config import TrainConfig
+from vitscope.train.config import ModelSection, TrainConfig
 from vitscope.train.config.read import side_of
 
 PROG = "vitscope train"
@@ -144,7 +144,7 @@ def resolve(command: TrainCommand, settings: Sequence[str], start: TrainConfig) 
         if command.init_from is not None:
             parts = from_source(command.init_from, parts)
         if command.model is not None:
-            parts["model"] = pick_model(command.model)
+            parts["model"] = _instead_of(parts["model"], pick_model(command.model), source=command.init_from)
         for section, changes in given_settings(command, ALIASES).items():
             parts[section] = updated(parts[section], **changes)
         read = _read_settings(parts, settings)
@@ -163,6 +163,17 @@ def resolve(command: TrainCommand, settings: Sequence[str], start: TrainConfig) 
         error.where = error.where or PROG
         error.fix = error.fix or f"`{PROG} --help` shows all flags"
         raise
+
+
+def _instead_of(given: ModelSection, model: ModelSection, *, source: str | None) -> ModelSection:
+    """`model`, if weights from `source` could be for it; what else they must have in common is seen with the data."""
+    channels = given.bare.in_chans
+    if source is not None and model.bare.in_chans != channels:
+        raise ConfigError(
+            expected("--model", f"one for {channels} channels, as the weights in '{source}' have", model.name),
+            fix="leave --model out: --from alone takes the model of the weights",
+        )
+    return model
 
 
 def _read_settings(parts: dict[str, Any], args: Sequence[str]) -> dict[str, Any]:

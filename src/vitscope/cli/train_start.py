@@ -67,6 +67,12 @@ def find_model_folder(source: str | Path) -> Path:
             where=f"looked for {MODEL}/{SAVED} in it",
             fix=f"wait until its first epoch is over, or continue it: `vitscope train --resume --out {source}`",
         )
+    if str(source) in VARIANTS and not source.exists():
+        raise UsageError(
+            f"'{source}' is the name of a model, and no weights come with it",
+            where="--from takes a run or model folder",
+            fix=f"`--model {source}` trains it from new weights",
+        )
     inside = runs_in(source)
     what = "holds no model" if source.exists() else "does not exist"
     near = did_you_mean(source.name, runs_in(source.parent))

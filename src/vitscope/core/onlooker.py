@@ -22,7 +22,7 @@ class OnlookerFolder(RunFolder):
     def save_config(self, cfg: Any) -> None:
         pass
 
-    def save_environment(self) -> None:
+    def save_environment(self, command: str | None = None) -> None:
         pass
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
@@ -67,8 +68,19 @@ class RunFolder:
     def save_config(self, cfg: Any) -> None:
         save_yaml(cfg, self.config_path)
 
-    def save_environment(self) -> None:
-        write_json(self.env_path, describe_environment(free_device_memory=False))
+    def save_environment(self, command: str | None = None) -> None:
+        """Of this start; and of all starts so far, in order, what was typed, where that is known."""
+        commands = [*self.commands, *([] if command is None else [command])]
+        write_json(self.env_path, {**describe_environment(free_device_memory=False), "commands": commands})
+
+    @property
+    def commands(self) -> list[str]:
+        """What was typed to start the run and to continue it."""
+        try:
+            found = json.loads(self.env_path.read_text(encoding="utf-8")).get("commands", [])
+        except (OSError, ValueError, AttributeError):
+            return []
+        return [command for command in found if isinstance(command, str)] if isinstance(found, list) else []
 
     def write_status(
         self, state: State, *, step: int | None = None, eta_seconds: float | None = None, **more: Any

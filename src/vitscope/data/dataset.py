@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -24,6 +25,11 @@ class Dataset:
     def __repr__(self) -> str:
         sizes = ", ".join(f"{part} {len(self.splits[part]):,}" for part in PARTS)
         return f"Dataset({self.config.name!r}: {self.source.kind}, {self.num_classes} classes, {sizes})"
+
+    def in_words(self) -> str:
+        """In a line, and without a path: it may travel with a model."""
+        sizes = ", ".join(f"{len(self.splits[part]):,} {part}" for part in PARTS)
+        return f"{Path(self.config.name).name} ({self.source.kind}), {self.num_classes} classes, {sizes} pictures"
 
     def __len__(self) -> int:
         """Pictures in all parts."""

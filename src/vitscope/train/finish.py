@@ -11,8 +11,6 @@ import numpy as np
 
 from vitscope.core.environment import describe_versions
 from vitscope.core.files import write_atomically
-from vitscope.data.dataset import Dataset
-from vitscope.data.splits import PARTS
 from vitscope.train.evaluate import Evaluation, evaluate
 from vitscope.train.loop import Work, say, write_rows
 from vitscope.train.setup import Bench
@@ -30,7 +28,7 @@ FIRST_BATCHES = 2
 log = logging.getLogger("vitscope")
 
 
-def finish(work: Work, bench: Bench, *, command: str) -> bool:
+def finish(work: Work, bench: Bench) -> bool:
     """Test, pictures, model card; False when asked to stop in the test. What it found is written once, also when this
     is done twice."""
     if not (work.run.model / "config.json").exists():
@@ -60,12 +58,12 @@ def finish(work: Work, bench: Bench, *, command: str) -> bool:
     best = next((row for row in reversed(rows) if row.get("best")), {})
     card = model_card(
         config=work.config,
-        dataset_line=_in_words(bench.dataset),
+        dataset_line=bench.dataset.in_words(),
         classes=list(bench.dataset.class_names),
         params=sum(parameter.numel() for parameter in work.state.model.parameters()),
         best={**best, "val/count": len(bench.dataset.splits["val"])},
         test=test or None,
-        command=command,
+        commands=work.run.commands or ["vitscope.fit(config)"],
         versions=describe_versions(),
     )
     write_atomically(work.run.model / "README.md", card.encode())
@@ -122,13 +120,6 @@ def draw_first(work: Work, bench: Bench) -> None:
             break
     names = bench.dataset.class_names
     _draw(work.run.plots, "first_batches", lambda path: draw_first_batches(batches, bench.preprocess, names, path))
-
-
-def _in_words(dataset: Dataset) -> str:
-    """Without a path: the card travels with the model."""
-    sizes = ", ".join(f"{len(dataset.splits[part]):,} {part}" for part in PARTS)
-    name = Path(dataset.config.name).name
-    return f"{name} ({dataset.source.kind}), {dataset.num_classes} classes, {sizes} pictures"
 
 
 def _draw(folder: Path, name: str, call: Callable[[Path], object]) -> None:

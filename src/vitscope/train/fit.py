@@ -125,7 +125,7 @@ def fit(
         changed = changes(before, config)
         for change in changed:
             speak(f"changed since the run began: {change}")
-        speak(f"{dataset!r}")
+        speak(f"data: {dataset.in_words()}")
         if config.optim.scale_lr != "none":
             speak(f"lr {config.optim.lr:g}, scaled ({config.optim.scale_lr}) to {config.lr:g}")
         bench, resumes = lay_out(config, dataset, processes.device, processes), checkpoint is not None
@@ -143,7 +143,7 @@ def fit(
             run.metrics.cut(lambda row: is_to_come(work, row))
         run.write_status("starting", step=work.step)
         run.save_config(config)
-        run.save_environment()
+        run.save_environment(command)
         processes.share(work.launcher.objective)
         if processes.is_first:
             told.watchers[:] = _watchers(work, observers, quiet=quiet, goes_on=goes_on)
@@ -156,8 +156,7 @@ def fit(
 
         # --- training ------------------------------------------------------------------------------------------------
         train(work)
-        repeatable = command or "vitscope.fit(config)"
-        if work.course.is_over and processes.by_first(lambda: finish(work, bench, command=repeatable)):
+        if work.course.is_over and processes.by_first(lambda: finish(work, bench)):
             run.write_status("finished", step=work.step)
             return Run(run, "finished", 0)
         run.write_status("stopped", step=work.saved_step)

@@ -332,10 +332,10 @@ def _is_due(every: int | None, count: int) -> bool:
 
 
 def has_waited_enough(work: Work) -> bool:
-    loop = work.config.loop
-    if not loop.early_stop or work.course.waited < loop.patience:
+    loop, waited = work.config.loop, work.course.waited
+    if not loop.early_stop or waited < loop.patience:
         return False
-    say(work, f"ending early: no better {loop.monitor} in {work.course.waited} evaluations")
+    say(work, f"ending early: no better {loop.monitor} in {waited} evaluation{'s' * (waited > 1)}")
     return True
 
 

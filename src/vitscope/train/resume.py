@@ -115,6 +115,8 @@ def go_on(work: Work, checkpoint: Checkpoint, before: TrainConfig, *, chosen: bo
     if config.schedule != before.schedule:
         state.lr_factor.fill_(0.5**course.went_back)  # what plateaus of another schedule have made of it is void
         work.plateau = Plateau(config.schedule, lr=config.lr)
+    if config.loop.monitor != before.loop.monitor:
+        _measure_best_anew(work)
     if config.loop.epochs != before.loop.epochs or _patience(config) != _patience(before):
         course.is_over = course.epoch >= config.loop.epochs or _has_waited(work)
     say(work, f"resuming after step {work.step} (epoch {course.epoch + 1}, batch {course.batch})")
@@ -145,6 +147,16 @@ def _rebuild_model(work: Work, checkpoint: Checkpoint, *, chosen: bool) -> bool:
         restore(work, checkpoint)
     work.checkpoints.mark_best(best.step)
     return True
+
+
+def _measure_best_anew(work: Work) -> None:
+    """The best weights so far stay those they are; from now on they are held against others by another metric."""
+    course, monitor = work.course, work.config.loop.monitor
+    epochs = [row for row in work.run.metrics.read() if row.get("step") == course.best_step and monitor in row]
+    course.best = course.reference = epochs[-1][monitor] if epochs else None
+    course.waited = 0
+    shown = "unknown" if course.best is None else f"{course.best:.5g}"
+    say(work, f"best is measured by {monitor} now: {shown} so far")
 
 
 def _say_lr(work: Work, before: TrainConfig, factor_before: float) -> None:

@@ -47,6 +47,7 @@ from vitscope.train.watch import Watch
 from vitscope.weights.folder import save_model
 
 Say = Callable[[str], None]
+HIGH_FOR_FINE_TUNING = 3e-4
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,8 @@ def make_state(bench: Bench, steps_per_epoch: int, say: Say, *, resumes: bool = 
     )
     for remark in remarks:
         say(remark)
+    if remarks and config.optim.name in ("adam", "adamw") and config.lr > HIGH_FOR_FINE_TUNING:
+        say(f"a learning rate of {config.lr:g} is one for new weights: for these, 3e-5 to 3e-4 is usual (--lr)")
     model.preprocessing = bench.preprocess
     model.to(device).train()
     if config.precision.grad_checkpointing:

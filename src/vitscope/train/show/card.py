@@ -40,7 +40,7 @@ def model_card(
     params: int,
     best: Mapping[str, Any],
     test: Mapping[str, Any] | None,
-    command: str,
+    commands: Sequence[str],
     versions: str,
 ) -> str:
     """Only what is given is said. `best` and `test` are metric rows; with `val/count` and `test/count` (pictures) in
@@ -49,7 +49,7 @@ def model_card(
         f"# {config.model.name}: {len(classes):,} classes\n",
         _what(config, dataset_line, classes, params),
         _accuracy(config, best, test),
-        _training(config, command, versions),
+        _training(config, commands, versions),
         _pictures(config),
         USE,
         _labels(classes),
@@ -108,7 +108,7 @@ def _measured(name: str, row: Mapping[str, Any], part: str) -> str:
     return f"| {name} | {100 * accuracy:.2f} % | {interval} | {pictures} | {shown} |"
 
 
-def _training(config: TrainConfig, command: str, versions: str) -> str:
+def _training(config: TrainConfig, commands: Sequence[str], versions: str) -> str:
     optim, loop, schedule = config.optim, config.loop, config.schedule
     facts = [
         f"{loop.epochs:,} epochs at most, batches of {config.data.batch_size:,}, seed {loop.seed}",
@@ -123,7 +123,8 @@ def _training(config: TrainConfig, command: str, versions: str) -> str:
     if loop.ema_decay is not None:
         facts.append(f"weights are a running mean (EMA, decay {loop.ema_decay:g})")
     listed = "\n".join(f"- {fact}" for fact in facts)
-    return f"## How it was trained\n\n```\n{command}\n```\n\n{listed}\n- {versions}\n"
+    typed = "\n".join(commands)
+    return f"## How it was trained\n\n```\n{typed}\n```\n\n{listed}\n- {versions}\n"
 
 
 def _pictures(config: TrainConfig) -> str:
