@@ -1,34 +1,42 @@
-"""What the training loop costs beside the bare step: images/s of both, turn by turn in one run.
+"""What the training loop does in a second, and beside it a plainer one: images/s of both, turn by turn in one run.
 
     python bench/train_loop.py --device cpu                   # vit_tiny, basic augmentation, as in docs/benchmarks.md
-    python bench/train_loop.py --device cuda --batch 256 --launch compiled_graph
+    python bench/train_loop.py --device cuda --batch 1024 --launch compiled_graph --beside timm
     python bench/train_loop.py --device cpu --quick           # seconds: does the script work?
 
-The loop is the whole of it: loading, augmentation, step, ledger, log, metrics.jsonl, TensorBoard, progress, EMA. The
-bare step is `train_step` on one batch that is already there, launched kernel by kernel, on a model and optimiser of its
-own. An epoch of the loop and as many bare steps take turns; evaluation and checkpoints are in neither.
+The loop is the whole of it: loading, augmentation, step, ledger, log, metrics.jsonl, TensorBoard, progress, EMA.
+Evaluation and checkpoints are left out. An epoch of it takes turns with as many steps of
+bare  `train_step` on one batch that is already there, launched kernel by kernel, on a model and optimiser of its own.
+timm  timm's network with our weights, compiled, with the same augmentation (ours, compiled), loss, bf16 and fused
+      AdamW, written as a plain loop. For equal work the loop then has neither EMA nor clipping.
 """
 
 from __future__ import annotations
 
 import argparse
 import io
+import itertools
 import time
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, cast
 
 import torch
+from torch.nn import functional as F
 
+from peers import TIMM, build
 from surroundings import report, surroundings
 from timing import paired_ratio, summary
 from vitscope.core.run_folder import RunFolder
 from vitscope.data.config import DataConfig, augmentation
 from vitscope.data.dataset import open_dataset
-from vitscope.train.config import CheckpointConfig, LoopConfig, PrecisionConfig, TrainConfig, named_model
+from vitscope.models.config import ViTConfig, pair
+from vitscope.train.config import CheckpointConfig, LoopConfig, OptimConfig, PrecisionConfig, TrainConfig, named_model
 from vitscope.train.evaluate import Evaluation
 from vitscope.train.loop import train
-from vitscope.train.setup import lay_out, make_state, set_up, settle
+from vitscope.train.precision import autocast, choose_dtype
+from vitscope.train.setup import Bench, lay_out, make_state, set_up, settle
 from vitscope.train.show.observer import Observer, Observers
 from vitscope.train.show.progress import Progress
 from vitscope.train.show.tensorboard import TensorBoard
@@ -50,48 +58,86 @@ def settings(wish: argparse.Namespace) -> TrainConfig:
     batches = 2 if wish.quick else wish.batches
     batch = 8 if wish.quick else wish.batch
     count = max(100, int(batches * batch / 0.68) + batch)  # 68 % of a pool are for training
+    model = named_model(wish.model)
+    size = max(pair(model.bare.img_size))
+    alone = wish.beside == "bare"
     return TrainConfig(
-        model=named_model(wish.model),
-        data=DataConfig(name=f"synthetic:size=32,count={count},classes=10", batch_size=batch, loader="device"),
-        augment=augmentation(wish.augment, 32),
+        model=model,
+        data=DataConfig(name=f"synthetic:size={size},count={count},classes=10", batch_size=batch, loader="device"),
+        augment=augmentation(wish.augment, size),
+        optim=OptimConfig(clip_norm=1.0 if alone else None),
         precision=PrecisionConfig(launch=wish.launch),
-        loop=LoopConfig(epochs=wish.rounds + 1, device=wish.device, ema_decay=0.999),
+        loop=LoopConfig(epochs=wish.rounds + 1, device=wish.device, ema_decay=0.999 if alone else None),
         checkpoint=CheckpointConfig(every_epochs=10_000),
     )
 
 
-def compare(config: TrainConfig, folder: Path) -> tuple[list[float], list[float]]:
-    """Images/s of the loop and of the bare step, one pair a round; the first round, which warms up, is left out."""
+def compare(config: TrainConfig, folder: Path, beside: str) -> tuple[list[float], list[float]]:
+    """Images/s of the loop and of what is beside it, a pair a round; the first round, which warms up, is left out."""
     dataset = open_dataset(config.data)
     config = settle(config, dataset)
     device = torch.device(config.loop.device)
     bench, clocked, run = lay_out(config, dataset, device), Clocked(), RunFolder.create(folder / "run", name="run")
     observers = Observers([clocked, TensorBoard(run.path)])
-    work = set_up(bench, run, observers=observers, after=(), stop=StopFlag(), say=lambda text: None)
+    work = set_up(bench, run, observers=observers, after=(), stop=StopFlag(), say=_silent)
     steps, batch_size = work.steps_per_epoch, config.data.batch_size
     progress = Progress(
         epochs=config.loop.epochs, steps_per_epoch=steps, batch_size=batch_size, stream=io.StringIO(), terminal=False
     )
     observers.watchers.append(progress)
-    state, objective = make_state(bench, steps, lambda text: None)
-    batch = next(iter(bench.loader("train", training=True, say=lambda text: None).epoch(0)))
-    bare: list[float] = []
+    other = (_bare if beside == "bare" else _timm)(bench, steps)
+    seen: list[float] = []
 
-    def time_bare_steps() -> Evaluation:
+    def time_other() -> Evaluation:
         """In the place of the evaluation, so that the two take turns."""
         _wait(device)
         began = time.perf_counter()
         for _ in range(steps):
-            train_step(state, batch.images, batch.labels, objective=objective)
-            state.ledger.clear()
+            other()
         _wait(device)
-        bare.append(steps * batch_size / (time.perf_counter() - began))
+        seen.append(steps * batch_size / (time.perf_counter() - began))
         return Evaluation(0.0, 0.0, None, 1, torch.zeros(1, 1, dtype=torch.int64), [], batch_size)
 
-    work.evaluate = time_bare_steps
+    work.evaluate = time_other
     work.save_model = lambda: None
     train(work)
-    return clocked.images_per_s[1:], bare[1:]
+    return clocked.images_per_s[1:], seen[1:]
+
+
+def _bare(bench: Bench, steps: int) -> Callable[[], None]:
+    state, objective = make_state(bench, steps, _silent)
+    batch = next(iter(bench.loader("train", training=True, say=_silent).epoch(0)))
+
+    def step() -> None:
+        train_step(state, batch.images, batch.labels, objective=objective)
+        state.ledger.clear()
+
+    return step
+
+
+def _timm(bench: Bench, steps: int) -> Callable[[], None]:
+    config, device = bench.config, bench.device
+    model = build(TIMM, cast(ViTConfig, config.model.bare)).to(device).train()
+    forward = torch.compile(model)
+    optimizer = torch.optim.AdamW(
+        model.parameters(), config.lr, betas=config.optim.betas, weight_decay=config.optim.decay, fused=True
+    )
+    loader = bench.loader("train", training=True, say=_silent)
+    batches = itertools.chain.from_iterable(loader.epoch(epoch) for epoch in itertools.count())
+
+    def step() -> None:
+        images, labels, _ = next(batches)
+        with autocast(device, choose_dtype(config.precision, device)):
+            loss = F.cross_entropy(forward(images), labels)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def _silent(text: str) -> None:
+    pass
 
 
 def _wait(device: torch.device) -> None:
@@ -105,6 +151,7 @@ def main() -> None:
     parser.add_argument("--model", default="vit_tiny")
     parser.add_argument("--augment", default="basic")
     parser.add_argument("--launch", default="auto")
+    parser.add_argument("--beside", choices=("bare", "timm"), default="bare")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--batches", type=int, default=10, help="steps in a round")
     parser.add_argument("--rounds", type=int, default=7)
@@ -113,13 +160,14 @@ def main() -> None:
     wish = parser.parse_args()
     config = settings(wish)
     with TemporaryDirectory() as folder:
-        loop, bare = compare(config, Path(folder))
-    ratio = paired_ratio(loop, bare)
-    row = {"loop": loop, "bare": bare, "ratio": [ratio.median, ratio.low, ratio.high]}
+        loop, other = compare(config, Path(folder), wish.beside)
+    ratio = paired_ratio(loop, other)
+    row = {"loop": loop, wish.beside: other, "ratio": [ratio.median, ratio.low, ratio.high]}
     text = (
-        "| model | batch | launch of the loop | bare step, images/s | loop, images/s | loop / bare (quartiles) |\n"
+        f"| model | batch | launch of the loop | {wish.beside}, images/s | loop, images/s "
+        f"| loop / {wish.beside} (quartiles) |\n"
         "|---|---:|---|---:|---:|---:|\n"
-        f"| {wish.model} | {config.data.batch_size} | {wish.launch} | {summary(bare).median:,.0f} "
+        f"| {wish.model} | {config.data.batch_size} | {wish.launch} | {summary(other).median:,.0f} "
         f"| {summary(loop).median:,.0f} | {ratio.median:.3f} ({ratio.low:.3f} to {ratio.high:.3f}) |"
     )
     report(surroundings(torch.device(wish.device)), [row], text, wish.json)
