@@ -258,7 +258,7 @@ def test_a_disk_that_takes_half_a_line_costs_only_that_line(tmp_path: Path) -> N
             metrics.append(step=1, epoch=0)
         except VitscopeError as error:
             print(error.what)
-        assert metrics.path.stat().st_size == size + 10
+        assert metrics.path.stat().st_size == size
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         metrics.append(step=2, epoch=0)
     """
@@ -267,6 +267,30 @@ def test_a_disk_that_takes_half_a_line_costs_only_that_line(tmp_path: Path) -> N
     metrics = MetricsFile(path)
     assert steps(metrics) == [0, 2]
     assert metrics.bad_lines == 0
+
+
+def test_a_line_of_which_only_the_end_is_missing_is_not_there_twice(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    code = f"""if True:
+        import resource, signal, time
+        from vitscope.core.errors import VitscopeError
+        from vitscope.core.metrics_file import MetricsFile
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        time.time = lambda: 1.5
+        metrics = MetricsFile({str(path)!r})
+        metrics.append(step=0, epoch=0)
+        size = metrics.path.stat().st_size
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2 * size - 1, resource.RLIM_INFINITY))
+        try:
+            metrics.append(step=1, epoch=0)
+        except VitscopeError as error:
+            print(error.what)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        metrics.append(step=1, epoch=0)
+    """
+    made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "only a part of the line was taken" in made.stdout
+    assert steps(MetricsFile(path)) == [0, 1]
 
 
 WRITER = """if True:

@@ -12,6 +12,7 @@ import pytest
 
 from vitscope.core.config import config
 from vitscope.core.errors import UsageError, VitscopeError
+from vitscope.core.folder_lock import FolderLock
 from vitscope.core.run_folder import RunFolder
 from vitscope.core.yaml import load_yaml
 
@@ -98,9 +99,13 @@ def test_another_folder_is_refused_whatever_is_asked() -> None:
     with pytest.raises(UsageError, match="is not empty") as refusal:
         RunFolder.create("photos", name="x")
     assert "--resume and --overwrite are for run folders" in str(refusal.value.fix)
-    with pytest.raises(UsageError, match="will not delete photos: it is not a run folder"):
+    with pytest.raises(UsageError, match="will not replace photos: it is not a run folder"):
         RunFolder.create("photos", name="x", overwrite=True)
     assert contents(Path("photos")) == {"a.jpg": b"x"}
+
+
+def names(folder: Path) -> set[str]:
+    return {entry.name for entry in folder.iterdir()}
 
 
 def test_overwrite_empties_a_run() -> None:
@@ -111,7 +116,9 @@ def test_overwrite_empties_a_run() -> None:
     (run.path / "events.out.tfevents.1").write_bytes(b"x")
     (run.path / "masks").mkdir()
     new = RunFolder.create("out", name="x", overwrite=True)
-    assert [entry.name for entry in new.path.iterdir()] == ["status.json"]
+    assert names(new.path) == {".lock", ".replaced", "status.json"}
+    new.forget_replaced()
+    assert names(new.path) == {".lock", "status.json"}
     status = new.read_status()
     assert status is not None
     assert status["state"] == "starting"
@@ -122,8 +129,8 @@ def test_any_of_three_files_makes_a_run_folder(only: str) -> None:
     Path("out").mkdir()
     Path("out", only).write_text("")
     assert RunFolder.open("out").path == Path("out")
-    RunFolder.create("out", name="x", overwrite=True)
-    assert os.listdir("out") == ["status.json"]  # noqa: PTH208
+    RunFolder.create("out", name="x", overwrite=True).forget_replaced()
+    assert names(Path("out")) == {".lock", "status.json"}
 
 
 def test_a_project_with_a_config_yaml_is_not_deleted() -> None:
@@ -142,7 +149,7 @@ def test_overwrite_never_deletes_home_or_here_or_what_holds_them(out: str, tmp_p
         (place / "status.json").write_text('{"heartbeat": 1}')
         (place / "metrics.jsonl").write_text("{}")
     before = contents(tmp_path)
-    with pytest.raises(UsageError, match=r"will not delete .*: it is the (current|home) folder, or holds it"):
+    with pytest.raises(UsageError, match=r"will not replace .*: it is the (current|home) folder, or holds it"):
         RunFolder.create(out, name="x", overwrite=True)
     assert contents(tmp_path) == before
 
@@ -151,7 +158,7 @@ def test_overwrite_follows_no_link(tmp_path: Path) -> None:
     run = ended(tmp_path / "real")
     Path("link").symlink_to(run.path)
     before = contents(run.path)
-    with pytest.raises(UsageError, match="will not delete link: it is a symbolic link"):
+    with pytest.raises(UsageError, match="will not replace link: it is a symbolic link"):
         RunFolder.create("link", name="x", overwrite=True)
     assert contents(run.path) == before
 
@@ -162,7 +169,7 @@ def test_overwrite_unlinks_links_inside_and_leaves_what_they_point_to(tmp_path: 
     (big / "precious").write_text("x")
     run = ended("out")
     run.checkpoints.symlink_to(big)
-    RunFolder.create("out", name="x", overwrite=True)
+    RunFolder.create("out", name="x", overwrite=True).forget_replaced()
     assert (big / "precious").read_text() == "x"
     assert not run.checkpoints.is_symlink()
 
@@ -178,20 +185,68 @@ def test_overwrite_that_is_stopped_half_way_can_be_repeated(monkeypatch: pytest.
     run = ended("out")
     run.metrics.append(step=1, epoch=0)
     run.plots.mkdir()
-    real = Path.unlink
+    real = Path.rename
 
-    def stop(path: Path, missing_ok: bool = False) -> None:
+    def stop(path: Path, target: Path) -> Path:
         if path.name == "metrics.jsonl":
             raise PermissionError(13, "Permission denied")
-        real(path, missing_ok)
+        return real(path, target)
 
-    monkeypatch.setattr(Path, "unlink", stop)
-    with pytest.raises(VitscopeError, match="cannot delete the old run"):
+    monkeypatch.setattr(Path, "rename", stop)
+    with pytest.raises(VitscopeError, match="cannot replace the old run"):
         RunFolder.create("out", name="x", overwrite=True)
     assert run.status_path.exists()
-    monkeypatch.setattr(Path, "unlink", real)
+    monkeypatch.setattr(Path, "rename", real)
     RunFolder.create("out", name="x", overwrite=True)
     assert not run.metrics_path.exists()
+
+
+def test_a_run_that_was_to_be_replaced_comes_back_as_it_was() -> None:
+    run = ended("out")
+    run.metrics.append(step=1, epoch=0)
+    run.plots.mkdir()
+    before = {name: (run.path / name).stat().st_mtime_ns for name in names(run.path) - {".lock"}}
+    new = RunFolder.create("out", name="x", overwrite=True)
+    new.metrics.append(step=7, epoch=0)
+    new.model.mkdir()
+    assert new.put_back_replaced()
+    assert {name: (run.path / name).stat().st_mtime_ns for name in names(run.path) - {".lock"}} == before
+    assert run.metrics.read()[0]["step"] == 1
+    assert not new.put_back_replaced(), "there is none any more"
+
+
+def test_replaced_twice_without_having_begun_the_first_run_still_comes_back() -> None:
+    run = ended("out")
+    run.metrics.append(step=1, epoch=0)
+    RunFolder.create("out", name="x", overwrite=True).write_status("failed")
+    assert RunFolder.create("out", name="x", overwrite=True).put_back_replaced()
+    assert run.metrics.read()[0]["step"] == 1
+
+
+def test_a_folder_has_one_writer_and_ends_with_it(tmp_path: Path) -> None:
+    code = f"""if True:
+        import sys
+        from pathlib import Path
+        from vitscope.core.folder_lock import FolderLock
+        FolderLock().take(Path({str(tmp_path)!r}))
+        print("held", flush=True)
+        sys.stdin.read()
+    """
+    other = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert other.stdout is not None
+    assert other.stdout.readline() == "held\n"
+    with pytest.raises(UsageError, match="another process is writing to"):
+        FolderLock().take(tmp_path)
+    other.kill()
+    other.communicate()
+    lock = FolderLock()
+    lock.take(tmp_path)
+    lock.release()
+    assert (tmp_path / ".lock").read_bytes() == b""
+
+
+def test_where_there_can_be_no_lock_none_is_missed(tmp_path: Path) -> None:
+    FolderLock().take(tmp_path / "missing")
 
 
 @pytest.mark.parametrize("overwrite", [False, True])

@@ -20,6 +20,7 @@ from vitscope.train.checkpoints.store import Checkpoint, Checkpoints
 from vitscope.train.config import TrainConfig
 from vitscope.train.launch import Launcher
 from vitscope.train.objective import Objective
+from vitscope.train.work import Work
 
 BATCHES = 4
 """Steps in an epoch: 1,222 training pictures, 256 at a time."""
@@ -147,7 +148,7 @@ def states_noted() -> Iterator[dict[int, dict[str, Tensor]]]:
     noted: dict[int, dict[str, Tensor]] = {}
     look = loop.look
 
-    def noting(work: loop.Work) -> None:
+    def noting(work: Work) -> None:
         look(work)
         hooks = {hook.name: hook.state_dict() for hook in work.after if hasattr(hook, "state_dict")}  # type: ignore[attr-defined]
         parts = {"model": work.state.model.state_dict(), "state": work.state.state_dict(), "hooks": hooks}

@@ -139,15 +139,14 @@ def test_all_but_the_first_are_damaged(run: Path, sound: Path, capfd: pytest.Cap
     assert differing(final(run), final(sound)) == []
 
 
-def test_none_is_left_and_training_starts_anew_and_says_so(
-    run: Path, sound: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_none_is_left_and_nothing_of_the_run_is_lost(run: Path) -> None:
     for checkpoint in (run / "checkpoints").glob("step-*"):
         truncated(checkpoint)
-    fit(config(), out=run, resume=True)
-    assert "starting at step 0" in capfd.readouterr().err
-    assert [row["step"] for row in rows_of(run)] == list(range(1, 2 * BATCHES + 1))
-    assert differing(final(run), final(sound)) == []
+    before = everything(run)
+    with pytest.raises(CheckpointError, match="no checkpoint that can be used") as caught:
+        fit(config(), out=run, resume=True, quiet=True)
+    assert f"--from {run}" in str(caught.value.fix)
+    assert everything(run) == before
 
 
 @pytest.mark.parametrize("damage", [truncated, flipped, without_weights, with_other_meta])

@@ -196,6 +196,11 @@ def test_two_processes_in_evaluation(trapped: tuple[int, ...], tmp_path: Path) -
     check_stopped_together(ended, run, STEPS_PER_EPOCH)
 
 
+def test_two_processes_of_which_only_the_first_hears_it_in_the_test(tmp_path: Path) -> None:
+    ended, run = terminated_together(tmp_path, "vitscope.train.finish._test", 1, (0,))
+    check_stopped_together(ended, run, 2 * STEPS_PER_EPOCH)
+
+
 def test_two_processes_before_they_meet(tmp_path: Path) -> None:
     check_stopped_together(*terminated_together(tmp_path, "vitscope.train.fit.join", 1, (1,)), 1)
 

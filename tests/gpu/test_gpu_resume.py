@@ -10,8 +10,9 @@ import torch
 from gpu_runs import STRONG, differing, settings, tensors, trained
 
 from vitscope.train import resume
+from vitscope.train.back import restore
 from vitscope.train.checkpoints.store import Checkpoint
-from vitscope.train.loop import Work, restore
+from vitscope.train.work import Work
 
 
 @pytest.mark.parametrize(

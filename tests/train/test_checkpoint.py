@@ -16,6 +16,7 @@ from safetensors import safe_open
 from torch import Tensor, nn
 
 from vitscope.core.errors import EXIT_DIVERGED, VitscopeError
+from vitscope.train.checkpoints.content import UnsavableError
 from vitscope.train.checkpoints.store import CheckpointError, Checkpoints, NotFiniteError
 
 
@@ -183,9 +184,9 @@ def test_after_a_refusal_the_last_good_one_stands(store: Checkpoints) -> None:
     ids=lambda value: type(value).__name__,
 )
 def test_what_would_not_load_again_is_refused_before_anything_is_written(store: Checkpoints, value: Any) -> None:
-    with pytest.raises(CheckpointError, match="trainer/a"):
+    with pytest.raises(UnsavableError, match="trainer/a"):
         store.save(1, weights(), {"a": value}, {})
-    with pytest.raises(CheckpointError, match="meta is not plain"):
+    with pytest.raises(UnsavableError, match="meta is not plain"):
         store.save(1, weights(), {}, {"a": torch.zeros(1)})
     assert not store.folder.exists()
 

@@ -15,16 +15,19 @@ from safetensors.torch import load_file
 
 from faults.rank_processes import start_together, train_together
 from faults.train_process import Trap, everything, newest_checkpoint, rows, status, train, write_settings
-from train.tiny_runs import network, state_of
+from train.tiny_runs import network, state_of, tiny
 from vitscope.core.environment import process_place
 from vitscope.core.errors import UsageError, VitscopeError, said_by_first
 from vitscope.core.onlooker import OnlookerFolder
 from vitscope.core.run_folder import RunFolder
 from vitscope.core.seed import derive_seed
+from vitscope.data.dataset import open_dataset
+from vitscope.data.loaders.loader import BadSample
 from vitscope.data.order import ALONE
-from vitscope.train import processes
+from vitscope.train import processes, setup
 from vitscope.train.launch import Launcher, choose_launch
 from vitscope.train.processes import ALONE_PROCESSES, Processes, join
+from vitscope.train.setup import lay_out
 from vitscope.train.signals import StopFlag
 
 PLAIN: dict[str, dict[str, Any]] = {
@@ -209,7 +212,7 @@ def test_alone_every_question_is_answered_at_once() -> None:
     value = torch.tensor([1.0, 2.0])
     ALONE_PROCESSES.mean_(value)
     assert value.tolist() == [1.0, 2.0]
-    assert (ALONE_PROCESSES.any(True), ALONE_PROCESSES.any(False), ALONE_PROCESSES.most(7)) == (True, False, 7)
+    assert ALONE_PROCESSES.most(7) == 7
     assert ALONE_PROCESSES.by_first(lambda: 3) == ALONE_PROCESSES.after_first(lambda: 3) == 3
     assert ALONE_PROCESSES.is_first
     assert ALONE_PROCESSES.shard is ALONE
@@ -275,3 +278,64 @@ def test_a_deaf_end_keeps_the_exit_code() -> None:
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+# --- what two could do differently ------------------------------------------------------------------------------
+
+
+class Second(Processes):
+    """The second of two, which hears what the first has chosen."""
+
+    rank, world = 1, 2
+
+    def by_first(self, call: Any) -> Any:
+        return "worker"
+
+
+def test_all_take_the_loader_of_the_first() -> None:
+    """Each would choose by the memory it finds; kinds that leave out other pictures count other batches."""
+    config = tiny()
+    dataset = open_dataset(config.data)
+    alone = lay_out(config, dataset, torch.device("cpu"))
+    second = lay_out(config, dataset, torch.device("cpu"), Second(torch.device("cpu")))
+    assert alone.dataset.config.loader == "auto"
+    assert second.dataset.config.loader == "worker"
+    assert second.config.data.loader == "auto", "what was asked for stays what it is"
+
+
+def joined() -> Any:
+    """One of two, without having met the other."""
+    made = processes.JoinedProcesses.__new__(processes.JoinedProcesses)
+    made.rank, made.world, made.device = 1, 2, torch.device("cpu")
+    made._shared, made._is_own_group = None, False
+    return made
+
+
+@pytest.mark.parametrize("said", ["[/gloo/transport/tcp/pair.cc:1] Connection reset by peer", "shapes do not fit"])
+def test_only_what_is_about_the_others_is_called_their_loss(said: str) -> None:
+    lost = "gloo" in said
+    with (
+        pytest.raises(VitscopeError if lost else RuntimeError, match="has lost the others" if lost else said),
+        joined().adding_up(is_last=True),
+    ):
+        raise RuntimeError(said)
+
+
+def test_leaving_takes_the_wrapper_off() -> None:
+    """It holds the connection for as long as an error's frames hold it."""
+
+    class Wrapped:
+        module = object()
+
+    class Objective:
+        model: Any = Wrapped()
+
+    one, objective = joined(), Objective()
+    one._shared = objective
+    one.leave()
+    assert objective.model is Wrapped.module
+
+
+def test_a_picture_left_out_elsewhere_is_named_there(caplog: pytest.LogCaptureFixture) -> None:
+    setup._name_aloud(BadSample(3, "cat.png", "truncated"))
+    assert "left out: cat.png: truncated" in caplog.text

@@ -35,7 +35,10 @@ class MetricsFile:
                 self._mend()
             self._ends_with_line = False  # until all of this line is known to be there
             with self.path.open("ab", buffering=0) as file:
+                before = file.tell()
                 complete = file.write(line) == len(line)
+                if not complete:  # not even its end may be missing: whoever tries again would write it twice
+                    file.truncate(before)
         except OSError as error:
             raise _cannot_write(self.path, str(error)) from error
         if not complete:

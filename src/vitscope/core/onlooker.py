@@ -19,6 +19,12 @@ class OnlookerFolder(RunFolder):
         self.metrics = _OnlookerMetrics(self.metrics_path)
         self.status = _OnlookerStatus(self.status_path)
 
+    def forget_replaced(self) -> None:
+        pass
+
+    def put_back_replaced(self) -> bool:
+        return False
+
     def save_config(self, cfg: Any) -> None:
         pass
 

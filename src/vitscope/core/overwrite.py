@@ -1,4 +1,5 @@
-"""`--overwrite`: empties a run folder, and refuses to empty anything else."""
+"""`--overwrite`: a run in the place of another. The old one is set aside until the new one has proved that it can
+begin, and nothing but a run is ever replaced."""
 
 from __future__ import annotations
 
@@ -6,28 +7,60 @@ import shutil
 from pathlib import Path
 
 from vitscope.core.errors import UsageError, VitscopeError
-from vitscope.core.run_layout import METRICS, NAMES, STATUS, is_run_folder
+from vitscope.core.run_layout import LOCK, METRICS, NAMES, REPLACED, STATUS, is_run_folder
 from vitscope.core.status_file import StatusFile
 
 
-def empty_run_folder(path: Path) -> None:
-    """Delete what is in the run folder `path`. The folder itself stays."""
+def refuse_to_overwrite(path: Path) -> None:
+    """Unless `path` is a run that nobody is writing."""
     reason = _reason_to_refuse(path)
     if reason is not None:
         raise UsageError(
-            f"--overwrite will not delete {path}: {reason}", fix="choose another --out, or delete it yourself"
+            f"--overwrite will not replace {path}: {reason}", fix="choose another --out, or delete it yourself"
         )
-    # The status goes last: a deletion that is interrupted leaves something that is still known as a run.
-    for entry in sorted(path.iterdir(), key=lambda entry: entry.name == STATUS):
-        try:
-            if entry.is_dir() and not entry.is_symlink():
-                shutil.rmtree(entry)
-            else:
-                entry.unlink()
-        except OSError as error:
-            raise VitscopeError(
-                f"cannot delete the old run: {error}", where=str(path), fix="choose another --out"
-            ) from error
+
+
+def set_aside(path: Path) -> None:
+    """Hide what is in the run folder `path`. What an overwrite left that was killed has come nowhere, and goes; the
+    run it had set aside stays so."""
+    aside = path / REPLACED
+    try:
+        if aside.exists():
+            _remove(_entries(path))
+        else:
+            aside.mkdir()
+            # The status goes last: if this is interrupted, the folder is still known as a run.
+            for entry in sorted(_entries(path), key=lambda entry: entry.name == STATUS):
+                entry.rename(aside / entry.name)
+    except OSError as error:
+        raise VitscopeError(
+            f"cannot replace the old run: {error}", where=str(path), fix="choose another --out"
+        ) from error
+
+
+def put_back(path: Path) -> None:
+    """The run that was set aside, in the place of what has been written since."""
+    _remove(_entries(path))
+    for entry in sorted((path / REPLACED).iterdir()):
+        entry.rename(path / entry.name)
+    (path / REPLACED).rmdir()
+
+
+def forget(path: Path) -> None:
+    """The run that was set aside, for good."""
+    shutil.rmtree(path / REPLACED, ignore_errors=True)
+
+
+def _entries(path: Path) -> list[Path]:
+    return [entry for entry in path.iterdir() if entry.name not in (LOCK, REPLACED)]
+
+
+def _remove(entries: list[Path]) -> None:
+    for entry in sorted(entries, key=lambda entry: entry.name == STATUS):
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
 
 
 def _reason_to_refuse(path: Path) -> str | None:

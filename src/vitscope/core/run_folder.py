@@ -12,8 +12,9 @@ from vitscope.core import run_layout
 from vitscope.core.environment import describe_environment
 from vitscope.core.errors import UsageError, VitscopeError
 from vitscope.core.files import write_json
+from vitscope.core.folder_lock import FolderLock
 from vitscope.core.metrics_file import MetricsFile
-from vitscope.core.overwrite import empty_run_folder
+from vitscope.core.overwrite import forget, put_back, refuse_to_overwrite, set_aside
 from vitscope.core.run_layout import is_run_folder, runs_in
 from vitscope.core.status_file import State, StatusFile
 from vitscope.core.suggest import did_you_mean
@@ -36,10 +37,14 @@ class RunFolder:
         name: str,
         root: Path = Path("runs"),
         overwrite: bool = False,
+        lock: FolderLock | None = None,
     ) -> RunFolder:
-        """A new run in `out`, or in the next free `root/name-001`. Its status is "starting" at once."""
+        """A new run in `out`, or in the next free `root/name-001`. Its status is "starting" at once. `overwrite` sets
+        a run that is there aside, until `forget_replaced` or `put_back_replaced`."""
+        lock = FolderLock() if lock is None else lock
         try:
-            path = _numbered(root, name) if out is None else _emptied(Path(out).expanduser(), overwrite)
+            path = _numbered(root, name) if out is None else _emptied(Path(out).expanduser(), overwrite, lock)
+            lock.take(path)
             run = cls(path)
             # Of two processes that found the same folder empty, one gets it.
             run.status_path.open("x").close()
@@ -64,6 +69,17 @@ class RunFolder:
             fix = near or "give the folder of a run, such as runs/NAME-001"
         what = "is not a run folder" if path.exists() else "does not exist"
         raise UsageError(f"'{path}' {what}", where=f"looked for {run_layout.STATUS} in it", fix=fix)
+
+    def forget_replaced(self) -> None:
+        """The run that was here before is gone for good."""
+        forget(self.path)
+
+    def put_back_replaced(self) -> bool:
+        """The run that was here before is here again, and nothing of this one; False where there was none."""
+        if not (self.path / run_layout.REPLACED).exists():
+            return False
+        put_back(self.path)
+        return True
 
     def save_config(self, cfg: Any) -> None:
         save_yaml(cfg, self.config_path)
@@ -114,6 +130,10 @@ class RunFolder:
         return self.path / run_layout.LOG
 
     @property
+    def lock_path(self) -> Path:
+        return self.path / run_layout.LOCK
+
+    @property
     def bad_samples_path(self) -> Path:
         return self.path / run_layout.BAD_SAMPLES
 
@@ -137,12 +157,14 @@ class RunFolder:
         return f"RunFolder({str(self.path)!r})"
 
 
-def _emptied(path: Path, overwrite: bool) -> Path:
-    """The folder `path`, made if need be; refused unless it is empty or may be emptied."""
+def _emptied(path: Path, overwrite: bool, lock: FolderLock) -> Path:
+    """The folder `path`, made if need be; refused unless it is empty or what is in it may be replaced."""
     if path.is_dir() and any(path.iterdir()):
         if not overwrite:
             raise _in_use(path)
-        empty_run_folder(path)
+        refuse_to_overwrite(path)
+        lock.take(path)
+        set_aside(path)
     path.mkdir(parents=True, exist_ok=True)
     return path
 

@@ -7,8 +7,11 @@ from pathlib import Path
 CONFIG, ENVIRONMENT, STATUS, METRICS = "config.yaml", "env.json", "status.json", "metrics.jsonl"
 LOG, BAD_SAMPLES = "train.log", "bad_samples.jsonl"
 DIAGNOSTICS, CHECKPOINTS, MODEL, PLOTS = "diagnostics", "checkpoints", "model", "plots"
+LOCK, REPLACED = ".lock", ".replaced"
 
-NAMES = frozenset({CONFIG, ENVIRONMENT, STATUS, METRICS, LOG, BAD_SAMPLES, DIAGNOSTICS, CHECKPOINTS, MODEL, PLOTS})
+NAMES = frozenset(
+    {CONFIG, ENVIRONMENT, STATUS, METRICS, LOG, BAD_SAMPLES, DIAGNOSTICS, CHECKPOINTS, MODEL, PLOTS, LOCK, REPLACED}
+)
 
 
 def is_run_folder(path: Path) -> bool:

@@ -11,8 +11,9 @@ import numpy as np
 
 from vitscope.core.environment import describe_versions
 from vitscope.core.files import write_atomically
+from vitscope.core.run_view import read_run
 from vitscope.train.evaluate import Evaluation, evaluate
-from vitscope.train.loop import Work, say, write_rows
+from vitscope.train.loop import write_rows
 from vitscope.train.setup import Bench
 from vitscope.train.show.card import model_card
 from vitscope.train.show.plots.confusion import draw_confusion
@@ -21,6 +22,7 @@ from vitscope.train.show.plots.first_batches import draw_first_batches
 from vitscope.train.show.plots.grad_norms import draw_grad_norms
 from vitscope.train.show.plots.lr import draw_lr
 from vitscope.train.show.plots.worst import draw_worst
+from vitscope.train.work import Work, say
 from vitscope.weights.folder import load_model
 
 FIRST_BATCHES = 2
@@ -32,7 +34,7 @@ def finish(work: Work, bench: Bench) -> bool:
     """Test, pictures, model card; False when asked to stop in the test. What it found is written once, also when this
     is done twice."""
     if not (work.run.model / "config.json").exists():
-        say(work, f"{work.config.loop.monitor} was never finite: the last weights become the model")
+        say(work, f"no evaluation gave a finite {work.config.loop.monitor}: the last weights become the model")
         work.save_model()
     rows = work.run.metrics.read()
     done = [row for row in rows if "test/accuracy" in row]
@@ -55,7 +57,7 @@ def finish(work: Work, bench: Bench) -> bool:
         log.info("test: loss %.5g, accuracy %.5g on %d pictures", found.loss, found.accuracy, found.count)
         work.observers.epoch(test)
     draw(work, bench, found)
-    best = next((row for row in reversed(rows) if row.get("best")), {})
+    best = read_run(work.run.path).best or {}
     card = model_card(
         config=work.config,
         dataset_line=bench.dataset.in_words(),

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vitscope.core.errors import EXIT_FAILED
+from vitscope.core.errors import EXIT_DONE, EXIT_FAILED
+from vitscope.core.folder_lock import FolderLock
 from vitscope.core.onlooker import OnlookerFolder
 from vitscope.core.run_folder import RunFolder
 from vitscope.core.run_view import read_run
@@ -18,17 +19,26 @@ from vitscope.core.status_file import Heartbeat
 from vitscope.train.changes import changes
 from vitscope.train.config import TrainConfig
 from vitscope.train.finish import draw, draw_first, finish
-from vitscope.train.loop import Work, is_to_come, save, say, train
+from vitscope.train.loop import is_asked_to_stop, is_to_come, save, train, write_rows
 from vitscope.train.precision import using_precision, using_threads
 from vitscope.train.processes import join
 from vitscope.train.resume import begin, go_on, settings_until_now, trainable
-from vitscope.train.run_log import Voice, failures_told, log_held, logging_aloud, logging_to, nothing_left_of_refusals
+from vitscope.train.run_log import (
+    Voice,
+    failures_told,
+    log_held,
+    logging_aloud,
+    logging_to,
+    nothing_left_of_refusals,
+    tell_end,
+)
 from vitscope.train.setup import lay_out, set_up, settle
 from vitscope.train.show.observer import Observer, Observers
 from vitscope.train.show.progress import Progress
 from vitscope.train.show.tensorboard import TensorBoard
 from vitscope.train.signals import StopFlag
 from vitscope.train.step import AfterStep
+from vitscope.train.work import Work, say
 
 log = logging.getLogger("vitscope")
 
@@ -96,19 +106,23 @@ def fit(
             log.info(text)
             told.say(text)
 
-        # --- what is to be done, and whether it can be: until it is known, an existing run is only read --------------
+        # --- what is to be done, and whether it can be: until it is known, nothing of an existing run is lost ---------
         dataset = processes.after_first(lambda: trainable(config.data))
         wanted = settle(config, dataset)
+        lock = FolderLock()
+        stack.callback(lock.release)
         with log_held() as held:
             place, goes_on, is_over, checkpoint = processes.by_first(
-                lambda: begin(wanted, dataset, out, name, resume=resume, resume_from=resume_from, overwrite=overwrite)
+                lambda: begin(
+                    wanted, dataset, out, name, lock, resume=resume, resume_from=resume_from, overwrite=overwrite
+                )
             )
         config, run = wanted, RunFolder(place) if processes.is_first else OnlookerFolder(place)
         before = settings_until_now(run, config) if goes_on else config
         processes.wait()  # until all have read what the first is going to write anew
         if is_over:
             told.say(f"{run.path} is finished: nothing to resume (more epochs: --epochs N)")
-            return Run(run, "finished", 0)
+            return Run(run, "finished", EXIT_DONE)
 
         # --- everything in its place ---------------------------------------------------------------------------------
         if processes.is_first and not goes_on:
@@ -116,9 +130,11 @@ def fit(
         stack.enter_context(logging_to(run.log_path, told) if processes.is_first else logging_aloud(processes.rank))
         for record in held:
             log.handle(record)
-        failures = stack.enter_context(contextlib.ExitStack())
+        failures, alive = stack.enter_context(contextlib.ExitStack()), Heartbeat(run.status)
         if not goes_on:
             failures.enter_context(failures_told(run))
+            run.write_status("starting")
+            failures.enter_context(alive)
         stack.enter_context(preserved_rng())
         stack.enter_context(using_precision(config.precision))
         stack.enter_context(using_threads(config.loop.threads))
@@ -142,24 +158,33 @@ def fit(
             failures.enter_context(failures_told(run))
             run.metrics.cut(lambda row: is_to_come(work, row))
         run.write_status("starting", step=work.step)
-        run.save_config(config)
+        if goes_on:
+            failures.enter_context(alive)
+        else:
+            run.save_config(config)
         run.save_environment(command)
         processes.share(work.launcher.objective)
         if processes.is_first:
             told.watchers[:] = _watchers(work, observers, quiet=quiet, goes_on=goes_on)
         stack.callback(told.close)
-        stack.enter_context(Heartbeat(run.status))
-        if checkpoint is None or changed:  # the next resume will not know them as changes any more
+        run.forget_replaced()
+        if checkpoint is None or changed:
             save(work)
+        if goes_on and work.saved_step == work.step:
+            # Only now: the next resume will not know changes any more that stand here.
+            run.save_config(config)
         if checkpoint is None:
             processes.by_first(lambda: draw_first(work, bench))
 
         # --- training ------------------------------------------------------------------------------------------------
         train(work)
+        write_rows(work, [])
         if work.course.is_over and processes.by_first(lambda: finish(work, bench)):
-            run.write_status("finished", step=work.step)
-            return Run(run, "finished", 0)
-        run.write_status("stopped", step=work.saved_step)
+            run.save_config(config)
+            tell_end(run, "finished", work.step)
+            return Run(run, "finished", EXIT_DONE)
+        is_asked_to_stop(stop, processes)  # by a signal that only the first heard, in the test
+        tell_end(run, "stopped", work.saved_step)
         processes.by_first(lambda: draw(work, bench, None))
         is_saved = work.saved_step == work.step
         newest = "no checkpoint" if work.saved_step is None else f"the newest checkpoint is of step {work.saved_step}"

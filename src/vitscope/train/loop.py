@@ -8,72 +8,21 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-
-from vitscope.core.errors import DivergedError, VitscopeError, said_by_first
-from vitscope.core.run_folder import RunFolder
+from vitscope.core.errors import VitscopeError, said_by_first
+from vitscope.train.back import go_back
 from vitscope.train.bad_step import record_bad_step
-from vitscope.train.checkpoints.store import Checkpoint, CheckpointError, Checkpoints, NotFiniteError
-from vitscope.train.config import TrainConfig
-from vitscope.train.course import Course
-from vitscope.train.evaluate import Evaluation
-from vitscope.train.launch import Launcher
-from vitscope.train.optim.schedule import Plateau
-from vitscope.train.processes import ALONE_PROCESSES, Processes
-from vitscope.train.show.observer import Observer
+from vitscope.train.checkpoints.store import CheckpointError, NotFiniteError
+from vitscope.train.processes import Processes
 from vitscope.train.signals import StopFlag
-from vitscope.train.state import TrainState
-from vitscope.train.step import AfterStep
-from vitscope.train.watch import Watch, WentWrongError, is_bad
+from vitscope.train.watch import WentWrongError, is_bad
+from vitscope.train.work import Work, say
 
 MOST_FAILED_SAVES = 3
 STATUS_SECONDS = 5.0
 
 log = logging.getLogger("vitscope")
-
-
-@dataclass
-class Work:
-    """All that takes part in a run; `train.setup` puts it together."""
-
-    config: TrainConfig
-    run: RunFolder
-    state: TrainState
-    course: Course
-    launcher: Launcher
-    checkpoints: Checkpoints
-    plateau: Plateau
-    watch: Watch
-    observers: Observer
-    stop: StopFlag
-    evaluate: Callable[[], Evaluation | None]
-    """On the validation part; None when stopped in the middle."""
-    save_model: Callable[[], None]
-    """Write the weights as they would be used into the run's model folder."""
-    processes: Processes = ALONE_PROCESSES
-    after: Sequence[AfterStep] = ()
-    steps_per_epoch: int = 1
-    split_hash: str = ""
-    steps_unread: list[int] = field(default_factory=list)
-    """Batch numbers of the steps whose rows are still on the device."""
-    rows_unwritten: list[dict[str, Any]] = field(default_factory=list)
-    """Rows the disk did not take."""
-    clock: float = 0.0
-    """When the steps not yet read began."""
-    failed_saves: int = 0
-    """In a row."""
-    saved_step: int | None = None
-    """Of the newest checkpoint."""
-    status_written: float = 0.0
-
-    @property
-    def step(self) -> int:
-        """Steps taken so far."""
-        return self.course.epoch * self.steps_per_epoch + self.course.batch
 
 
 def train(work: Work) -> None:
@@ -230,10 +179,17 @@ def save(work: Work, *, best: bool = False) -> None:
                 "state": work.state.state_dict(),
                 "course": course.to_dict(),
                 "plateau": work.plateau.state_dict(),
-                "hooks": {hook.name: hook.state_dict() for hook in _hooks_with_state(work)},
+                "hooks": {hook.name: hook.state_dict() for hook in work.hooks_with_state},
             },
-            {"epoch": course.epoch, "batch": course.batch, "split_hash": work.split_hash},
+            {
+                "epoch": course.epoch,
+                "batch": course.batch,
+                "split_hash": work.split_hash,
+                "steps_per_epoch": work.steps_per_epoch,
+            },
         )
+        if best:
+            work.checkpoints.mark_best(work.step)
 
     try:
         work.processes.by_first(write)
@@ -249,31 +205,7 @@ def save(work: Work, *, best: bool = False) -> None:
                 ) from error
         return
     work.failed_saves, work.saved_step = 0, work.step
-    if best:
-        work.processes.by_first(lambda: work.checkpoints.mark_best(work.step))
     work.clock = time.perf_counter()  # a save is not training
-
-
-def restore(work: Work, checkpoint: Checkpoint) -> list[str]:
-    """Everything as it was when the checkpoint was made, in the memory it has now. The names of the hooks whose state
-    nobody claims."""
-    trainer = checkpoint.trainer()
-    with torch.no_grad():
-        work.state.model.load_state_dict(checkpoint.model())
-        work.state.load_state_dict(trainer["state"])
-        for hook in _hooks_with_state(work):
-            if hook.name not in trainer["hooks"]:
-                raise VitscopeError(
-                    f"the checkpoint holds nothing of the hook '{hook.name}'",
-                    where=str(checkpoint.path),
-                    fix="resume with the hooks the run began with",
-                )
-            hook.load_state_dict(trainer["hooks"][hook.name])
-    work.course.load(trainer["course"])
-    work.plateau.load_state_dict(trainer["plateau"])
-    work.state.ledger.clear()
-    work.steps_unread, work.saved_step = [], checkpoint.step
-    return sorted(trainer["hooks"].keys() - {hook.name for hook in _hooks_with_state(work)})
 
 
 def is_to_come(work: Work, row: dict[str, Any]) -> bool:
@@ -282,49 +214,6 @@ def is_to_come(work: Work, row: dict[str, Any]) -> bool:
     is_epoch, is_test = "train/epoch_loss" in row, "test/accuracy" in row
     ahead = (is_epoch and row["epoch"] > work.course.epoch) or (is_test and not work.course.is_over)
     return ahead or row["step"] > work.step
-
-
-def go_back(work: Work, trouble: Exception) -> None:
-    """Back to the last good checkpoint with half the learning rate; the second time, give up."""
-    course, went_back = work.course, work.course.went_back
-    reason = trouble.what if isinstance(trouble, VitscopeError) else str(trouble)
-    lr = float(work.state.lr_table.max() * work.state.lr_factor)
-
-    def find() -> Checkpoint:
-        checkpoint = _last_proved(work)
-        if not went_back and checkpoint is not None:
-            return checkpoint
-        raise DivergedError(
-            f"training diverged with a learning rate of {lr:g}{', for the second time' * bool(went_back)}: {reason}",
-            where=_evidence(work),
-            fix=f"go on with a lower one (it was {work.config.optim.lr:g}): vitscope train --resume --out "
-            f"{work.run.path} --optim.lr {work.config.optim.lr / 10:g}; or lengthen the warm-up, or clip lower",
-        ) from None
-
-    checkpoint = work.processes.by_first(find)
-    restore(work, checkpoint)
-    course.went_back = went_back + 1
-    course.bad_in_a_row = course.high_in_a_row = 0
-    course.trouble_since = None
-    work.state.lr_factor.mul_(0.5)
-    say(work, f"{reason}: back to step {work.step}, with half the learning rate ({lr / 2:g} at most)")
-
-
-def _last_proved(work: Work) -> Checkpoint | None:
-    """The newest checkpoint from which a step went well. A step's loss is that of the weights before it: weights that
-    have just exploded are found out by the next step, when they may have been saved. Such checkpoints are removed, as
-    a resume would begin with them; unless there is no other."""
-    since = work.course.trouble_since
-    proved = None if since is None else work.checkpoints.newest(before=since - 1)
-    if proved is None:
-        return work.checkpoints.newest()
-    work.checkpoints.drop_after(proved.step)
-    return proved
-
-
-def say(work: Work, text: str) -> None:
-    log.info(text)
-    work.observers.say(text)
 
 
 def _is_due(every: int | None, count: int) -> bool:
@@ -339,10 +228,6 @@ def has_waited_enough(work: Work) -> bool:
     return True
 
 
-def _hooks_with_state(work: Work) -> list[Any]:
-    return [hook for hook in work.after if hasattr(hook, "state_dict")]
-
-
 def _record_bad_step(work: Work, row: dict[str, Any], batch: int) -> None:
     if not work.processes.is_first:
         return
@@ -355,11 +240,6 @@ def _record_bad_step(work: Work, row: dict[str, Any], batch: int) -> None:
     except OSError as error:  # a full disk must not end the run here
         kept = f"; not kept: {error}"
     say(work, f"step {row['step']} skipped: loss {row['train/loss']:g}, gradient norm {row['train/grad_norm']:g}{kept}")
-
-
-def _evidence(work: Work) -> str:
-    records = sorted(work.run.diagnostics.glob("bad-step-*"))
-    return str(records[-1]) if records else str(work.run.metrics_path)
 
 
 def _write_status(work: Work, *, now: bool = False) -> None:

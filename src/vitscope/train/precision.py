@@ -51,11 +51,13 @@ def using_threads(count: int | None) -> Iterator[None]:
 def using_precision(config: PrecisionConfig) -> Iterator[None]:
     """Settings that torch keeps for the whole process, put back afterwards: another run may follow in it."""
     matmul, cudnn = torch.get_float32_matmul_precision(), torch.backends.cudnn.benchmark
+    convolution = torch.backends.cudnn.allow_tf32
     repeatable, warns = (
         torch.are_deterministic_algorithms_enabled(),
         torch.is_deterministic_algorithms_warn_only_enabled(),
     )
     torch.set_float32_matmul_precision("high" if config.tf32 else "highest")
+    torch.backends.cudnn.allow_tf32 = config.tf32
     if config.deterministic:
         ask_for_repeatable_kernels()
         torch.use_deterministic_algorithms(True)
@@ -64,6 +66,7 @@ def using_precision(config: PrecisionConfig) -> Iterator[None]:
         yield
     finally:
         torch.set_float32_matmul_precision(matmul)
+        torch.backends.cudnn.allow_tf32 = convolution
         torch.use_deterministic_algorithms(repeatable, warn_only=warns)
         torch.backends.cudnn.benchmark = cudnn
 

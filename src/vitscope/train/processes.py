@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from datetime import timedelta
 from typing import Any, TypeVar
 
 import torch
@@ -21,6 +22,8 @@ from vitscope.core.errors import UsageError, VitscopeError
 from vitscope.data.order import ALONE, Shard
 
 T = TypeVar("T")
+PATIENCE = timedelta(days=7)
+"""The others wait while the first decodes, draws and tests. One that has died is noticed at once, by its connection."""
 
 
 class Processes:
@@ -46,10 +49,6 @@ class Processes:
     def most(self, number: int) -> int:
         """The largest number that any process gives."""
         return number
-
-    def any(self, flag: bool) -> bool:
-        """Whether it is so in any process."""
-        return bool(self.most(int(flag)))
 
     def mean_(self, *tensors: Tensor) -> None:
         """Each becomes its mean over the processes, in place. No host sync."""
@@ -88,7 +87,8 @@ class JoinedProcesses(Processes):
     def __init__(self, device: torch.device, rank: int, world: int) -> None:
         super().__init__(device)
         self.rank, self.world = rank, world
-        self._wrapped: nn.parallel.DistributedDataParallel | None = None
+        self._shared: Any = None
+        """The objective whose model is wrapped."""
         self._is_own_group = not distributed.is_initialized()
         if self._is_own_group:
             _start_group(device, rank, world)
@@ -138,13 +138,23 @@ class JoinedProcesses(Processes):
 
     def share(self, objective: Any) -> None:
         where = [self.device.index] if self.device.type == "cuda" else None
-        self._wrapped = objective.model = nn.parallel.DistributedDataParallel(objective.model, device_ids=where)
+        objective.model = nn.parallel.DistributedDataParallel(objective.model, device_ids=where)
+        self._shared = objective
 
-    def adding_up(self, *, is_last: bool) -> AbstractContextManager[None]:
-        return contextlib.nullcontext() if is_last or self._wrapped is None else self._wrapped.no_sync()
+    @contextmanager
+    def adding_up(self, *, is_last: bool) -> Iterator[None]:
+        with contextlib.nullcontext() if is_last or self._shared is None else self._shared.model.no_sync():
+            try:
+                yield
+            except RuntimeError as error:
+                if _is_about_others(error):
+                    raise self._lost(error) from error
+                raise
 
     def leave(self) -> None:
-        self._wrapped = None
+        if self._shared is not None:  # what is wrapped keeps the others waiting for as long as it lives
+            self._shared.model = self._shared.model.module
+            self._shared = None
         if self._is_own_group and distributed.is_initialized():
             with contextlib.suppress(RuntimeError):
                 distributed.destroy_process_group()
@@ -169,10 +179,13 @@ class JoinedProcesses(Processes):
         try:
             yield
         except RuntimeError as error:
-            raise VitscopeError(
-                f"process {self.rank} of {self.world} has lost the others: {str(error).partition(chr(10))[0]}",
-                fix="see what the process says that ended first; continue with --resume",
-            ) from error
+            raise self._lost(error) from error
+
+    def _lost(self, error: RuntimeError) -> VitscopeError:
+        return VitscopeError(
+            f"process {self.rank} of {self.world} has lost the others: {str(error).partition(chr(10))[0]}",
+            fix="see what the process says that ended first; continue with --resume",
+        )
 
 
 def join(wish: str) -> Processes:
@@ -204,13 +217,17 @@ def _start_group(device: torch.device, rank: int, world: int) -> None:
     # What the host says goes through gloo on a GPU too: nccl would make it wait for the device.
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     try:
-        distributed.init_process_group(backend, rank=rank, world_size=world)
+        distributed.init_process_group(backend, rank=rank, world_size=world, timeout=PATIENCE)
     except (RuntimeError, ValueError) as error:
         raise VitscopeError(
             f"process {rank} of {world} cannot meet the others: {str(error).partition(chr(10))[0]}",
             where="torch.distributed",
             fix="start with `torchrun --standalone --nproc-per-node N -m vitscope train ...`",
         ) from error
+
+
+def _is_about_others(error: RuntimeError) -> bool:
+    return isinstance(error, distributed.DistError) or "gloo" in str(error)
 
 
 def _travelling(error: Exception) -> VitscopeError:

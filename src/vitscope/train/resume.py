@@ -3,39 +3,47 @@
 from __future__ import annotations
 
 import logging
-import shutil
+import os
 from pathlib import Path
 
 from vitscope.core.errors import DataError, UsageError
+from vitscope.core.folder_lock import FolderLock
 from vitscope.core.run_folder import RunFolder
 from vitscope.core.yaml import load_yaml
 from vitscope.data.config import DataConfig
 from vitscope.data.dataset import Dataset, open_dataset
+from vitscope.train.back import restore, stand_by_best
 from vitscope.train.changes import changes
 from vitscope.train.checkpoints.store import Checkpoint, CheckpointError, Checkpoints
 from vitscope.train.config import TrainConfig
-from vitscope.train.loop import Work, restore, say
 from vitscope.train.optim.schedule import Plateau, lr_table
+from vitscope.train.work import Work, say
 
 log = logging.getLogger("vitscope")
 
 
 def run_folder(
-    config: TrainConfig, out: str | Path | None, name: str | None, *, resume: bool, overwrite: bool
+    config: TrainConfig, out: str | Path | None, name: str | None, lock: FolderLock, *, resume: bool, overwrite: bool
 ) -> tuple[RunFolder, bool]:
     """The folder, and whether there is something in it to go on from."""
     if not resume:
         data = Path(config.data.name).name.partition(":")[0]
-        return RunFolder.create(out, name=name or f"{data}-{config.model.name}", overwrite=overwrite), False
+        if overwrite and out is not None:
+            _refuse_to_replace_sources(config, Path(out).expanduser())
+        name = name or f"{data}-{config.model.name}"
+        return RunFolder.create(out, name=name, overwrite=overwrite, lock=lock), False
     if out is None:
         raise UsageError("nothing to resume: no run is named", where="--resume", fix="name the run folder with --out")
     place = Path(out).expanduser()
+    if place.exists() and not place.is_dir():
+        raise UsageError(f"'{place}' is not a folder", where="--resume", fix="give the folder of a run as --out")
     if not place.exists() or not any(place.iterdir()):
-        return RunFolder.create(out, name=name or "run"), False
+        return RunFolder.create(out, name=name or "run", lock=lock), False
     run = RunFolder.open(place)
-    if run.is_alive():
-        pid = (run.read_status() or {}).get("pid")
+    pid = (run.read_status() or {}).get("pid")
+    if run.is_alive() and pid != os.getpid():  # the same number after a restart of a container: it is free
         raise UsageError(f"process {pid} is writing to {place}", where="--resume", fix="wait for it, or stop it first")
+    lock.take(place)
     return run, True
 
 
@@ -44,6 +52,7 @@ def begin(
     dataset: Dataset,
     out: str | Path | None,
     name: str | None,
+    lock: FolderLock,
     *,
     resume: bool,
     resume_from: str | Path | None,
@@ -51,7 +60,7 @@ def begin(
 ) -> tuple[Path, bool, bool, Checkpoint | None]:
     """The run's folder, whether there is something in it to go on from, whether that is over for good, and the
     checkpoint to go on from. Of an existing run nothing is changed: whatever is refused here leaves it as it was."""
-    run, goes_on = run_folder(config, out, name, resume=resume or resume_from is not None, overwrite=overwrite)
+    run, goes_on = run_folder(config, out, name, lock, resume=resume or resume_from is not None, overwrite=overwrite)
     if not goes_on:
         return run.path, False, False, None
     before = settings_until_now(run, config)
@@ -59,6 +68,16 @@ def begin(
     if resume_from is None and is_over_for_good(run, before, config):
         return run.path, True, True, None
     return run.path, True, False, checkpoint_to_resume(run, resume_from, dataset)
+
+
+def _refuse_to_replace_sources(config: TrainConfig, out: Path) -> None:
+    """What the new run needs must not lie in the run it replaces."""
+    needed = {"--from": config.checkpoint.init_from, "--teacher": config.loss.teacher, "--data": config.data.name}
+    for flag, source in needed.items():
+        if source is not None and Path(source).expanduser().resolve().is_relative_to(out.resolve()):
+            raise UsageError(
+                f"'{source}' is in the run that would be replaced", where=f"{flag}, --overwrite", fix="another --out"
+            )
 
 
 def trainable(data: DataConfig) -> Dataset:
@@ -85,6 +104,7 @@ def checkpoint_to_resume(run: RunFolder, wish: str | Path | None, dataset: Datas
     store = Checkpoints(run.checkpoints, keep=1)
     checkpoint = store.newest() if wish is None else store.open(wish)
     if checkpoint is None:
+        _refuse_to_begin_anew(run)
         return None
     if checkpoint.path.resolve().parent != run.checkpoints.resolve():
         raise UsageError(
@@ -101,21 +121,34 @@ def checkpoint_to_resume(run: RunFolder, wish: str | Path | None, dataset: Datas
     return checkpoint
 
 
+def _refuse_to_begin_anew(run: RunFolder) -> None:
+    """A run that has come somewhere is not begun at step 0 because its checkpoints are lost."""
+    if run.model.exists() or any("train/epoch_loss" in row for row in run.metrics.read()):
+        raise CheckpointError(
+            "there is no checkpoint that can be used, though the run has trained: they are damaged or were removed",
+            where=str(run.checkpoints),
+            fix=f"bring them back, or begin a new run with its best weights: --from {run.path} --out ANOTHER",
+        )
+
+
 def go_on(work: Work, checkpoint: Checkpoint, before: TrainConfig, *, chosen: bool) -> None:
     """Everything as it was after the checkpoint's step, and what the settings of now make of it. `chosen`: the
     checkpoint was named by the user, and what came after it is given up."""
     config, course, state = work.config, work.course, work.state
+    _refuse_other_steps(work, checkpoint)
     forgotten = work.processes.after_first(lambda: restore(work, checkpoint))
     given_up = work.processes.by_first(lambda: work.checkpoints.drop_after(checkpoint.step))
-    if not work.processes.by_first(lambda: _rebuild_model(work, checkpoint, chosen=chosen)):
-        course.best = course.best_step = course.best_epoch = None
+    stand_by_best(work, checkpoint)
     factor = float(state.lr_factor)
     if config.loop.micro_batch != before.loop.micro_batch:
         state.micro_batch = config.loop.micro_batch
     if config.schedule != before.schedule:
-        state.lr_factor.fill_(0.5**course.went_back)  # what plateaus of another schedule have made of it is void
-        work.plateau = Plateau(config.schedule, lr=config.lr)
-    if config.loop.monitor != before.loop.monitor:
+        work.plateau = Plateau(config.schedule, lr=config.lr)  # what plateaus of another one have made of it is void
+    if config.lr != before.lr:  # the rate is what was asked for, and has not been gone back from yet
+        course.went_back = 0
+    if (config.schedule, config.lr) != (before.schedule, before.lr):
+        state.lr_factor.fill_(work.plateau.factor * 0.5**course.went_back)
+    if (config.loop.monitor, config.loop.monitor_mode) != (before.loop.monitor, before.loop.monitor_mode):
         _measure_best_anew(work)
     if config.loop.epochs != before.loop.epochs or _patience(config) != _patience(before):
         course.is_over = course.epoch >= config.loop.epochs or _has_waited(work)
@@ -123,37 +156,27 @@ def go_on(work: Work, checkpoint: Checkpoint, before: TrainConfig, *, chosen: bo
     _say_lr(work, before, factor)
     if given_up and chosen:
         say(work, f"the checkpoints after it are given up: {', '.join(given_up)}")
-    if forgotten:
+    if forgotten and work.processes.is_first:
         log.warning("what the hooks %s remembered is not used any more", ", ".join(forgotten))
 
 
-def _rebuild_model(work: Work, checkpoint: Checkpoint, *, chosen: bool) -> bool:
-    """The model folder may hold weights of steps that were taken back: it becomes that of the best step so far. Whether
-    there is one."""
-    course, folder = work.course, work.run.model
-    if course.best_step is None:
-        shutil.rmtree(folder, ignore_errors=True)
-        return False
-    try:
-        best = work.checkpoints.open(f"step-{course.best_step:06d}")
-    except CheckpointError:
-        if chosen:  # then the folder is of a later step
-            shutil.rmtree(folder, ignore_errors=True)
-        return not chosen
-    if best.step != checkpoint.step:
-        restore(work, best)
-    work.save_model()
-    if best.step != checkpoint.step:
-        restore(work, checkpoint)
-    work.checkpoints.mark_best(best.step)
-    return True
+def _refuse_other_steps(work: Work, checkpoint: Checkpoint) -> None:
+    """Steps are counted by epochs: where an epoch has another number of them, the place in the data is lost."""
+    was = checkpoint.meta.get("steps_per_epoch", work.steps_per_epoch)
+    if was != work.steps_per_epoch:
+        raise DataError(
+            f"an epoch had {was:,} steps when the run began and has {work.steps_per_epoch:,} now: pictures that cannot "
+            "be read leave other gaps with this loader",
+            where=f"{checkpoint.path}; now: {work.launcher.loader.why}",
+            fix="give the loader the run began with (its train.log names it): --data.loader worker, or device",
+        )
 
 
 def _measure_best_anew(work: Work) -> None:
     """The best weights so far stay those they are; from now on they are held against others by another metric."""
     course, monitor = work.course, work.config.loop.monitor
-    epochs = [row for row in work.run.metrics.read() if row.get("step") == course.best_step and monitor in row]
-    course.best = course.reference = epochs[-1][monitor] if epochs else None
+    rows = [row for row in work.run.metrics.read() if row["step"] == course.best_step and monitor in row]
+    course.best = course.reference = rows[-1][monitor] if rows else None
     course.waited = 0
     shown = "unknown" if course.best is None else f"{course.best:.5g}"
     say(work, f"best is measured by {monitor} now: {shown} so far")

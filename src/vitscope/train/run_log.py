@@ -10,6 +10,7 @@ from pathlib import Path
 
 from vitscope.core.errors import DataError, DivergedError, UsageError
 from vitscope.core.run_folder import RunFolder
+from vitscope.core.status_file import State
 from vitscope.train.show.observer import Observer
 
 log = logging.getLogger("vitscope")
@@ -28,7 +29,7 @@ class Voice(Observer):
 @contextlib.contextmanager
 def logging_to(path: Path, told: Observer) -> Iterator[None]:
     """What is logged goes into the run's log; warnings (a damaged checkpoint, a lost worker) are said aloud too."""
-    file, aloud = logging.FileHandler(path, encoding="utf-8"), _Aloud(told)
+    file, aloud = _LogFile(path, encoding="utf-8"), _Aloud(told)
     file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     before = log.level
     log.setLevel(logging.INFO)
@@ -40,7 +41,16 @@ def logging_to(path: Path, told: Observer) -> Iterator[None]:
         log.removeHandler(aloud)
         log.removeHandler(file)
         log.setLevel(before)
-        file.close()
+        with contextlib.suppress(OSError):
+            file.close()
+
+
+class _LogFile(logging.FileHandler):
+    """A full disk costs lines of the log, nothing else."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  logging's own name
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handleError(record)
 
 
 @contextlib.contextmanager
@@ -91,16 +101,28 @@ class _Aloud(logging.Handler):
 
 @contextlib.contextmanager
 def nothing_left_of_refusals(run: RunFolder) -> Iterator[None]:
-    """A new run that cannot begin with its settings leaves no folder: the corrected command shall find none."""
+    """A new run that cannot begin with its settings leaves no folder: the corrected command shall find none. One that
+    was to replace another gives way to it again, whatever went wrong."""
     try:
         yield
-    except (UsageError, DataError):
-        if not run.checkpoints.exists() and not run.bad_samples_path.exists():
-            with contextlib.suppress(OSError):
-                for path in (run.config_path, run.env_path, run.log_path, run.status_path):
+    except BaseException as error:
+        if run.put_back_replaced() or not isinstance(error, UsageError | DataError):
+            raise
+        own = (run.config_path, run.env_path, run.log_path, run.status_path, run.lock_path)
+        with contextlib.suppress(OSError):
+            if {entry.name for entry in run.path.iterdir()} <= {path.name for path in own}:
+                for path in own:
                     path.unlink(missing_ok=True)
                 run.path.rmdir()
         raise
+
+
+def tell_end(run: RunFolder, state: State, step: int | None) -> None:
+    """How it ended stands in the status, if the disk takes it."""
+    try:
+        run.write_status(state, step=step)
+    except OSError as error:
+        log.warning("status not written: %s", error)
 
 
 @contextlib.contextmanager

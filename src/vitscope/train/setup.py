@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ from vitscope.core.run_folder import RunFolder
 from vitscope.core.seed import derive_seed, seed_everything
 from vitscope.data.config import PreprocessConfig
 from vitscope.data.dataset import Dataset
-from vitscope.data.loaders.choose import make_loader
+from vitscope.data.loaders.choose import loader_kind, make_loader
 from vitscope.data.loaders.loader import BadSample, Loader
 from vitscope.data.order import ALONE
 from vitscope.models.config import pair
@@ -29,7 +30,7 @@ from vitscope.train.course import Course
 from vitscope.train.ema import Ema
 from vitscope.train.evaluate import Evaluation, evaluate
 from vitscope.train.launch import Launcher, choose_launch
-from vitscope.train.loop import Work, is_asked_to_stop
+from vitscope.train.loop import is_asked_to_stop
 from vitscope.train.losses import class_weights
 from vitscope.train.objective import Objective
 from vitscope.train.optim.groups import freeze
@@ -44,8 +45,10 @@ from vitscope.train.state import TrainState
 from vitscope.train.step import AfterStep
 from vitscope.train.teacher import Teacher
 from vitscope.train.watch import Watch
+from vitscope.train.work import Work
 from vitscope.weights.folder import save_model
 
+log = logging.getLogger("vitscope")
 Say = Callable[[str], None]
 HIGH_FOR_FINE_TUNING = 3e-4
 
@@ -79,7 +82,7 @@ class Bench:
             batch_size=batch,
             shard=self.processes.shard if training else ALONE,
             compiled=training and self.launch.startswith("compiled"),
-            on_bad=_recorder(run if self.processes.is_first else None, say),
+            on_bad=_recorder(run, say) if self.processes.is_first else _name_aloud,
         )
 
 
@@ -93,6 +96,12 @@ def lay_out(
 ) -> Bench:
     model = config.model.bare
     preprocess = config.data.preprocess(pair(model.img_size), model.in_chans)
+    if processes.world > 1:
+        # Each would choose its loader by the memory it finds, and two kinds may count batches differently.
+        kind = processes.by_first(
+            lambda: loader_kind(dataset, preprocess=preprocess, augment=config.augment, device=device)
+        )
+        dataset = replace(dataset, config=updated(dataset.config, loader=kind))
     return Bench(config, dataset, preprocess, device, processes)
 
 
@@ -200,6 +209,7 @@ def set_up(
                     run.model,
                     preprocessing=bench.preprocess,
                     labels=list(bench.dataset.class_names),
+                    notes={"step": str(course.epoch * train_loader.num_batches + course.batch)},
                     overwrite=True,
                 )
             except (OSError, SafetensorError) as error:
@@ -269,6 +279,11 @@ def _still_norms(model: nn.Module) -> None:
         own = list(module.parameters(recurse=False))
         if hasattr(module, "running_mean") and own and not any(parameter.requires_grad for parameter in own):
             module.eval()
+
+
+def _name_aloud(sample: BadSample) -> None:
+    """In a process that keeps no record."""
+    log.warning("left out: %s: %s", sample.where, sample.reason)
 
 
 def _recorder(run: RunFolder | None, say: Say) -> Callable[[BadSample], None]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,14 +51,15 @@ def save_model(
     preprocessing: PreprocessConfig | None = None,
     labels: Sequence[str] | None = None,
     readme: str | None = None,
+    notes: Mapping[str, str] | None = None,
     overwrite: bool = False,
 ) -> Path:
     """Write `model` as a folder, all of it or nothing. Wrappers (`torch.compile`, DDP) are taken off first.
 
     What is not given comes from the model, if it was loaded: its preprocessing, at the size the model now has, and
     its labels, as long as there are as many as classes. Else: mean = std = 0.5, and classes called by their numbers.
-    `readme` is the text of README.md. `overwrite` replaces an old model with all its files, README.md and
-    certificate.json included.
+    `readme` is the text of README.md, `notes` go into config.json, for `read_notes`. `overwrite` replaces an old
+    model with all its files, README.md and certificate.json included.
     """
     model = unwrapped(model)
     folder = Path(folder)
@@ -79,7 +80,8 @@ def save_model(
         write_json(temporary / LABELS, labels)
         if readme is not None:
             write_atomically(temporary / README, readme.encode())
-        write_json(temporary / CONFIG, {"format": FORMAT, "family": config.family, "config": to_dict(config)})
+        described = {"format": FORMAT, "family": config.family, "config": to_dict(config)}
+        write_json(temporary / CONFIG, described if notes is None else {**described, "notes": dict(notes)})
         save_file(tensors, temporary / WEIGHTS, metadata={"format": "pt"})
         shutil.copymode(temporary / CONFIG, temporary / WEIGHTS)  # safetensors keeps its files to their owner
         flush(temporary / WEIGHTS)
@@ -115,6 +117,15 @@ def load_model(source: str | Path) -> VisionModel:
             part.preprocessing = preprocessing
             part.labels = labels
     return model.eval()
+
+
+def read_notes(folder: Path) -> dict[str, str]:
+    """What was noted when the model was saved; empty where nothing was, or nothing can be read."""
+    try:
+        notes = _read_json(folder, CONFIG)["notes"]
+    except (VitscopeError, KeyError, TypeError):
+        return {}
+    return notes if isinstance(notes, dict) else {}
 
 
 def model_folder(source: str | Path) -> Path:

@@ -119,6 +119,13 @@ def make_loader(
     )
 
 
+def loader_kind(dataset: Dataset, *, preprocess: PreprocessConfig, augment: AugmentConfig, device: torch.device) -> str:
+    """`worker` or `device`: what `make_loader` takes for training. It goes by the memory that is free now."""
+    one_size = common_size(dataset.source, dataset.splits["train"])
+    storage = plan_storage(one_size, preprocess, augment, dataset.config.pixel_limit)
+    return choose_loader(dataset.config.loader, dataset, storage, one_size, device)[0]
+
+
 def choose_loader(
     wish: str, dataset: Dataset, storage: Storage, one_size: tuple[int, int] | None, device: torch.device
 ) -> tuple[str, str]:

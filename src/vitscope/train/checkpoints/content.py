@@ -24,6 +24,10 @@ class CheckpointError(VitscopeError):
     """A checkpoint cannot be written, or cannot be trusted."""
 
 
+class UnsavableError(VitscopeError):
+    """A state holds something that no checkpoint can hold: making room on the disk does not help."""
+
+
 class NotFiniteError(DivergedError):
     """A state with NaN or infinity in it is never saved."""
 
@@ -47,7 +51,7 @@ def meta_bytes(step: int, meta: Mapping[str, Any], files: Mapping[str, bytes | m
     try:
         return (json.dumps(described, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
     except (TypeError, ValueError) as error:
-        raise CheckpointError(f"meta is not plain data: {error}", where=_WHERE, fix="use numbers and text") from None
+        raise UnsavableError(f"meta is not plain data: {error}", where=_WHERE, fix="use numbers and text") from None
 
 
 def sha256(content: bytes | memoryview) -> str:
@@ -66,7 +70,7 @@ def _plain(value: Any, name: str) -> Any:
         return sys.intern(value)  # pickle writes one object once: equal texts must be one, or equal states differ
     if value is None or type(value) in (bool, int, float):  # not a subclass: numpy's float64 is a float too
         return value
-    raise CheckpointError(
+    raise UnsavableError(
         expected(name, "a tensor, number, text, None, list or dict", type(value).__name__),
         where=_WHERE,
         fix="turn it into plain values first",
@@ -76,7 +80,7 @@ def _plain(value: Any, name: str) -> Any:
 def _plain_key(key: Any, name: str) -> Any:
     if type(key) in (str, int):
         return _plain(key, name)
-    raise CheckpointError(expected(f"a key of {name}", "text or an integer", repr(key)), where=_WHERE, fix="use text")
+    raise UnsavableError(expected(f"a key of {name}", "text or an integer", repr(key)), where=_WHERE, fix="use text")
 
 
 def require_finite(tensors: Mapping[str, Tensor], what: str = "model") -> None:

@@ -1,0 +1,74 @@
+"""All that takes part in a run, and where it stands."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from vitscope.core.run_folder import RunFolder
+from vitscope.train.checkpoints.store import Checkpoints
+from vitscope.train.config import TrainConfig
+from vitscope.train.course import Course
+from vitscope.train.evaluate import Evaluation
+from vitscope.train.launch import Launcher
+from vitscope.train.optim.schedule import Plateau
+from vitscope.train.processes import ALONE_PROCESSES, Processes
+from vitscope.train.show.observer import Observer
+from vitscope.train.signals import StopFlag
+from vitscope.train.state import TrainState
+from vitscope.train.step import AfterStep
+from vitscope.train.watch import Watch
+
+log = logging.getLogger("vitscope")
+
+
+@dataclass
+class Work:
+    """`train.setup` puts it together."""
+
+    config: TrainConfig
+    run: RunFolder
+    state: TrainState
+    course: Course
+    launcher: Launcher
+    checkpoints: Checkpoints
+    plateau: Plateau
+    watch: Watch
+    observers: Observer
+    stop: StopFlag
+    evaluate: Callable[[], Evaluation | None]
+    """On the validation part; None when stopped in the middle."""
+    save_model: Callable[[], None]
+    """Write the weights as they would be used into the run's model folder."""
+    processes: Processes = ALONE_PROCESSES
+    after: Sequence[AfterStep] = ()
+    steps_per_epoch: int = 1
+    split_hash: str = ""
+    steps_unread: list[int] = field(default_factory=list)
+    """Batch numbers of the steps whose rows are still on the device."""
+    rows_unwritten: list[dict[str, Any]] = field(default_factory=list)
+    """Rows the disk did not take."""
+    clock: float = 0.0
+    """When the steps not yet read began."""
+    failed_saves: int = 0
+    """In a row."""
+    saved_step: int | None = None
+    """Of the newest checkpoint."""
+    status_written: float = 0.0
+
+    @property
+    def step(self) -> int:
+        """Steps taken so far."""
+        return self.course.epoch * self.steps_per_epoch + self.course.batch
+
+    @property
+    def hooks_with_state(self) -> list[Any]:
+        """What they remember goes into checkpoints, under their names."""
+        return [hook for hook in self.after if hasattr(hook, "state_dict")]
+
+
+def say(work: Work, text: str) -> None:
+    log.info(text)
+    work.observers.say(text)
