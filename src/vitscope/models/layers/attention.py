@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vitscope.models.layers.position import RelativeBias, rotate
+from vitscope.models.layers.short_attention import is_short, short_attention
 
 
 class Attention(nn.Module):
@@ -41,27 +42,32 @@ class Attention(nn.Module):
         self.proj_drop = nn.Dropout(proj_drop)
 
     def forward(self, x: Tensor, rope: tuple[Tensor, Tensor] | None = None) -> Tensor:
-        q, k, v = self._project(x, rope)
+        qkv = self.qkv(x)
         drop = self.attn_drop if self.training else 0.0
-        mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=self._bias(q), dropout_p=drop)
-        return self.proj_drop(self.proj(mixed.transpose(1, 2).flatten(2)))
+        plain = drop == 0.0 and self.relative is None and rope is None and isinstance(self.q_norm, nn.Identity)
+        if plain and is_short(qkv, self.num_heads):
+            mixed = short_attention(qkv, self.num_heads)
+        else:
+            q, k, v = self._heads(qkv, rope)
+            mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=self._bias(q), dropout_p=drop)
+            mixed = mixed.transpose(1, 2).flatten(2)
+        return self.proj_drop(self.proj(mixed))
 
     def weights(self, x: Tensor, rope: tuple[Tensor, Tensor] | None = None) -> Tensor:
         """The true attention weights (B, h, N, N), by the plain formula. Fused kernels never show them.
 
         Scores and softmax are in float32 (float64 for a float64 model), as inside the fused kernels.
         """
-        q, k, _ = self._project(x, rope)
+        q, k, _ = self._heads(self.qkv(x), rope)
         with torch.autocast(q.device.type, enabled=False):
             exact = torch.promote_types(q.dtype, torch.float32)
             scores = (q.to(exact) * self.scale) @ k.to(exact).transpose(-2, -1)
             bias = self._bias(scores)
             return (scores if bias is None else scores + bias).softmax(dim=-1)
 
-    def _project(self, x: Tensor, rope: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor, Tensor]:
-        b, n, _ = x.shape
-        qkv = self.qkv(x).reshape(b, n, 3, self.num_heads, self.head_dim).permute(2, 0, 3, 1, 4)
-        q, k, v = qkv.unbind(0)
+    def _heads(self, qkv: Tensor, rope: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor, Tensor]:
+        b, n, _ = qkv.shape
+        q, k, v = qkv.reshape(b, n, 3, self.num_heads, self.head_dim).permute(2, 0, 3, 1, 4).unbind(0)
         q, k = self.q_norm(q), self.k_norm(k)
         if rope is not None:
             q, k = rotate(q, *rope), rotate(k, *rope)
