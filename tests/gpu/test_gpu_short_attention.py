@@ -11,7 +11,7 @@ from vitscope.models.build import build_model
 from vitscope.models.config import ViTConfig
 from vitscope.models.layers import attention
 from vitscope.models.layers.attention import Attention
-from vitscope.models.layers.short_attention import is_short, short_attention
+from vitscope.models.layers.short_attention import ALWAYS, is_short, short_attention
 
 SHAPES = [(3, 1, 1, 64), (3, 17, 3, 32), (2, 50, 12, 64), (33, 65, 3, 64), (4, 96, 2, 64), (3, 128, 6, 64)]
 SHAPES += [(2, 144, 2, 64), (5, 197, 12, 64), (3, 197, 3, 32), (2, 256, 3, 64)]
@@ -51,7 +51,7 @@ def drawn(b: int, n: int, heads: int, dim: int, dtype: torch.dtype, loud: float 
 def test_it_is_as_exact_as_pytorchs_own(shape: tuple[int, int, int, int], loud: float, dtype: torch.dtype) -> None:
     heads = shape[2]
     qkv, dout = drawn(*shape, dtype=dtype, loud=loud)
-    assert is_short(qkv, heads)
+    assert is_short(qkv, heads) is (shape[1] <= ALWAYS)
     wanted = both(plain, qkv.double(), heads, dout.double())
     ours, theirs = both(short_attention, qkv, heads, dout), both(fused, qkv, heads, dout)
     for one, other, right in zip(ours, theirs, wanted, strict=True):
@@ -85,10 +85,11 @@ def stepped(network: nn.Module, x: Tensor) -> list[Tensor]:
     return [out.detach(), *torch.autograd.grad(out.float().square().mean(), x)]
 
 
+@pytest.mark.filterwarnings("ignore:The CUDA Graph is empty")  # reduce-overhead begins with one
 @pytest.mark.parametrize("n", [65, 197])
 def test_compiled_in_one_graph_it_is_the_same(n: int) -> None:
     torch.manual_seed(0)
-    layer, x = Attention(192, 3, 64).cuda(), torch.randn(16, n, 192, device="cuda")
+    layer, x = Attention(192, 3, 64).cuda(), torch.randn(100, n, 192, device="cuda")
     eager = stepped(layer, x)
     for mode in ("default", "reduce-overhead"):
         compiled = torch.compile(layer, fullgraph=True, mode=mode)
@@ -152,3 +153,11 @@ def test_what_it_cannot_take_it_refuses(shape: tuple[int, int, int, int], dtype:
     with torch.autocast("cuda", torch.bfloat16):
         out = Attention(64, heads, dim).cuda()(torch.randn(b, n, 64, device="cuda"))
     assert out.shape == (b, n, 64)
+
+
+@pytest.mark.parametrize(("b", "trains", "taken"), [(64, True, True), (64, False, False), (1, True, False)])
+def test_over_more_tokens_it_is_for_training_on_many_pictures(b: int, trains: bool, taken: bool) -> None:
+    qkv = torch.zeros(b, 197, 3 * 12 * 64, device="cuda", dtype=torch.bfloat16, requires_grad=trains)
+    assert is_short(qkv, 12) is taken
+    with torch.no_grad():
+        assert not is_short(qkv, 12)
