@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+from collections.abc import Mapping
 
 import torch
+from torch import Tensor
 
 from vitscope.core.errors import DivergedError, VitscopeError
 from vitscope.train.checkpoints.store import Checkpoint, CheckpointError
+from vitscope.train.ema import Ema
+from vitscope.train.shards import cut_up
 from vitscope.train.work import Work, say
 from vitscope.weights.folder import read_notes
 
@@ -18,7 +22,8 @@ def restore(work: Work, checkpoint: Checkpoint) -> list[str]:
     nobody claims."""
     trainer = checkpoint.trainer()
     with torch.no_grad():
-        work.state.model.load_state_dict(checkpoint.model())
+        model = work.state.model
+        model.load_state_dict(cut_up(model.state_dict(), checkpoint.model()))
         work.state.load_state_dict(trainer["state"])
         for hook in work.hooks_with_state:
             if hook.name not in trainer["hooks"]:
@@ -36,14 +41,14 @@ def restore(work: Work, checkpoint: Checkpoint) -> list[str]:
     return sorted(trainer["hooks"].keys() - {hook.name for hook in work.hooks_with_state})
 
 
-def stand_by_best(work: Work, checkpoint: Checkpoint) -> None:
-    """The model folder may hold weights of steps that were taken back: it becomes that of the best step the checkpoint
-    knows. Where that step's weights are gone, whatever is evaluated next is the best."""
-    if not work.processes.by_first(lambda: _rebuild_model(work, checkpoint)):
+def stand_by_best(work: Work) -> None:
+    """The model folder may hold weights of steps that were taken back: it becomes that of the best step known where the
+    run stands now. Where that step's weights are gone, whatever is evaluated next is the best."""
+    if not work.processes.by_first(lambda: _rebuild_model(work)):
         work.course.best_so_far = None, None, None
 
 
-def _rebuild_model(work: Work, checkpoint: Checkpoint) -> bool:
+def _rebuild_model(work: Work) -> bool:
     """Whether the model folder now holds the weights of the best step."""
     best_step, folder = work.course.best_step, work.run.model
     best = None
@@ -56,17 +61,17 @@ def _rebuild_model(work: Work, checkpoint: Checkpoint) -> bool:
         shutil.rmtree(folder, ignore_errors=True)
         return False
     try:
-        if best.step != checkpoint.step:
-            restore(work, best)
-        work.save_model()
+        work.write_model(_weights(work, best), best.step)
         work.checkpoints.mark_best(best.step)
     except CheckpointError as error:  # a full disk; the next evaluation tries again
         say(work, f"warning: {error.what}; the model folder is of another step")
         return False
-    finally:
-        if best.step != checkpoint.step:
-            restore(work, checkpoint)
     return True
+
+
+def _weights(work: Work, checkpoint: Checkpoint) -> Mapping[str, Tensor]:
+    """As they would be used."""
+    return checkpoint.trainer()["hooks"][Ema.name] if work.config.loop.ema_decay else checkpoint.model()
 
 
 def go_back(work: Work, trouble: Exception) -> None:
@@ -88,7 +93,7 @@ def go_back(work: Work, trouble: Exception) -> None:
 
     checkpoint = work.processes.by_first(find)
     restore(work, checkpoint)
-    stand_by_best(work, checkpoint)
+    stand_by_best(work)
     course.went_back = went_back + 1
     course.bad_in_a_row = course.high_in_a_row = 0
     course.trouble_since = None

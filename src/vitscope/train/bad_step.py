@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,9 +51,17 @@ class Replay:
 
 
 def record_bad_step(
-    folder: Path, state: TrainState, row: dict[str, Any], *, seed: int, epoch: int, batch: int
+    folder: Path,
+    state: TrainState,
+    row: dict[str, Any],
+    *,
+    seed: int,
+    epoch: int,
+    batch: int,
+    weights: Mapping[str, Tensor] | None = None,
 ) -> Path | None:
-    """Write it down; None when there are enough already."""
+    """Write it down; None when there are enough already. `weights` are the model's, where it has only a part of them
+    itself."""
     folder.mkdir(parents=True, exist_ok=True)
     place = folder / f"bad-step-{row['step']:06d}"
     if place.exists():
@@ -61,7 +69,8 @@ def record_bad_step(
     if len(list(folder.glob("bad-step-*"))) >= MOST_RECORDS:
         return None
     place.mkdir()
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in state.model.state_dict().items()}
+    weights = state.model.state_dict() if weights is None else weights
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
     are_finite = all(bool(tensor.isfinite().all()) for tensor in tensors.values() if tensor.is_floating_point())
     if are_finite:
         write_atomically(place / "model.safetensors", save(tensors))

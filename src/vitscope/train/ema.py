@@ -12,11 +12,13 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from vitscope.train.shards import copy_into, local
 from vitscope.train.state import TrainState
 
 
 class Ema:
-    """A hook after the step. Running means of BatchNorm are averaged too; counters are copied."""
+    """A hook after the step. Running means of BatchNorm are averaged too; counters are copied. Of a sharded model each
+    process averages its part."""
 
     name = "ema"
 
@@ -34,8 +36,8 @@ class Ema:
         if self.warmup:
             decay = torch.minimum(decay, (1 + updates) / (10 + updates))
         weight = (1 - decay) * (state.skipped == 0)
-        means = [self.mean[name] for name in self._floats]
-        moves = torch._foreach_sub([self.live[name] for name in self._floats], means)  # pyright: ignore[reportPrivateImportUsage]
+        means = [local(self.mean[name]) for name in self._floats]
+        moves = torch._foreach_sub([local(self.live[name]) for name in self._floats], means)  # pyright: ignore[reportPrivateImportUsage]
         torch._foreach_mul_(moves, weight)  # pyright: ignore[reportPrivateImportUsage]
         torch._foreach_add_(means, moves)  # pyright: ignore[reportPrivateImportUsage]
         for name in self._others:
@@ -59,13 +61,14 @@ class Ema:
 
 @torch.no_grad()
 def _exchange(some: dict[str, Tensor], others: dict[str, Tensor]) -> None:
-    for name, value in some.items():
+    for name in some:
+        value, other = local(some[name]), local(others[name])
         own = value.clone()
-        value.copy_(others[name])
-        others[name].copy_(own)
+        value.copy_(other)
+        other.copy_(own)
 
 
 @torch.no_grad()
 def _copy(to: dict[str, Tensor], values: dict[str, Tensor]) -> None:
     for name, value in to.items():
-        value.copy_(values[name])
+        copy_into(value, values[name])

@@ -79,6 +79,7 @@ def evaluate(
     dtype: torch.dtype | None = None,
     batch: int | None = None,
     worst: int = 16,
+    can_halve: bool = True,
     stop: Callable[[], bool] | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Evaluation | None:
@@ -86,7 +87,8 @@ def evaluate(
 
     `dtype` bf16 or fp16 computes in that, losses in float32. `batch` is the most pictures that go through at once, by
     default the loader's batch. Where memory runs out it is halved, told to `say`, and the evaluation goes on; when even
-    one picture does not fit it ends with an error. The model comes back in the mode it was in.
+    one picture does not fit it ends with an error; and at once where not `can_halve`, because other processes run the
+    model with this one, batch by batch. The model comes back in the mode it was in.
     """
     judged: list[_Judged] = []
     at_once, largest = batch, 0
@@ -104,7 +106,7 @@ def evaluate(
                     judged.append(outcome)
                     start, largest = start + len(piece.images), max(largest, len(piece.images))
                 else:
-                    at_once = _fewer(piece.images, outcome, say)
+                    at_once = _fewer(piece.images, outcome, say, can_halve=can_halve)
     if not judged:
         raise DataError("there are no pictures to evaluate", fix="give a part of the data that has some")
     found = _Judged(*(torch.cat(column).cpu() for column in zip(*judged, strict=True)))
@@ -145,7 +147,7 @@ def _judge(model: nn.Module, piece: Batch, num_classes: int, dtype: torch.dtype 
     )
 
 
-def _fewer(images: Tensor, said: str, say: Callable[[str], None] | None) -> int:
+def _fewer(images: Tensor, said: str, say: Callable[[str], None] | None, *, can_halve: bool) -> int:
     """Half as many pictures, or the end."""
     if images.device.type == "cuda":
         torch.cuda.empty_cache()  # what is kept in pieces of the old size serves nobody now
@@ -155,6 +157,12 @@ def _fewer(images: Tensor, said: str, say: Callable[[str], None] | None) -> int:
             f"not even one picture fits into the memory of {device} in evaluation",
             where=said,
             fix="free memory there, or take a smaller model, smaller pictures or another device",
+        )
+    if not can_halve:
+        raise VitscopeError(
+            f"{count:,} pictures at once are too many for the memory of {device} in evaluation",
+            where=said,
+            fix=f"continue with --resume --loop.eval-batch {count // 2}",
         )
     if say is not None:
         say(f"evaluation: {count:,} pictures at once are too many for the memory of {device}; now {count // 2:,}")

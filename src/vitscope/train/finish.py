@@ -30,12 +30,16 @@ FIRST_BATCHES = 2
 log = logging.getLogger("vitscope")
 
 
+def require_model(work: Work) -> None:
+    """The test needs one. For all processes."""
+    if not work.processes.by_first(lambda: (work.run.model / "config.json").exists()):
+        say(work, f"no evaluation gave a finite {work.config.loop.monitor}: the last weights become the model")
+        work.save_model()
+
+
 def finish(work: Work, bench: Bench) -> bool:
     """Test, pictures, model card; False when asked to stop in the test. What it found is written once, also when this
     is done twice."""
-    if not (work.run.model / "config.json").exists():
-        say(work, f"no evaluation gave a finite {work.config.loop.monitor}: the last weights become the model")
-        work.save_model()
     rows = work.run.metrics.read()
     done = [row for row in rows if "test/accuracy" in row]
     has_test = len(bench.dataset.splits["test"]) > 0

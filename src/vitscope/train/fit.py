@@ -18,7 +18,7 @@ from vitscope.core.seed import preserved_rng
 from vitscope.core.status_file import Heartbeat
 from vitscope.train.changes import changes
 from vitscope.train.config import TrainConfig
-from vitscope.train.finish import draw, draw_first, finish
+from vitscope.train.finish import draw, draw_first, finish, require_model
 from vitscope.train.loop import is_asked_to_stop, is_to_come, save, train, write_rows
 from vitscope.train.precision import using_precision, using_threads
 from vitscope.train.processes import join
@@ -97,7 +97,7 @@ def fit(
     """
     with contextlib.ExitStack() as stack:
         stop = stack.enter_context(StopFlag()) if stop is None else stop
-        processes = join(config.loop.device)
+        processes = join(config.loop.device, config.loop.parallel)
         stack.callback(processes.leave)
         quiet = quiet or not processes.is_first
         told = Observers([] if quiet else [Voice()])
@@ -179,6 +179,8 @@ def fit(
         # --- training ------------------------------------------------------------------------------------------------
         train(work)
         write_rows(work, [])
+        if work.course.is_over:
+            require_model(work)
         if work.course.is_over and processes.by_first(lambda: finish(work, bench)):
             run.save_config(config)
             tell_end(run, "finished", work.step)

@@ -154,7 +154,7 @@ def write_rows(work: Work, rows: list[dict[str, Any]]) -> None:
 def keep_model(work: Work) -> bool:
     """The weights as they are become the run's model; whether the disk took them."""
     try:
-        work.processes.by_first(work.save_model)
+        work.save_model()
     except CheckpointError as error:
         say(work, f"warning: {error.what}; the model before stays, going on")
         return False
@@ -171,16 +171,19 @@ def save(work: Work, *, best: bool = False) -> None:
         log.info("no checkpoint of step %s: the steps before it went wrong", work.step)
         return
 
-    def write() -> None:
+    def state() -> tuple[dict[str, Any], dict[str, Any]]:
+        trainer = {
+            "state": work.state.state_dict(),
+            "course": course.to_dict(),
+            "plateau": work.plateau.state_dict(),
+            "hooks": {hook.name: hook.state_dict() for hook in work.hooks_with_state},
+        }
+        return work.state.model.state_dict(), trainer
+
+    def write(state: tuple[dict[str, Any], dict[str, Any]]) -> None:
         work.checkpoints.save(
             work.step,
-            work.state.model.state_dict(),
-            {
-                "state": work.state.state_dict(),
-                "course": course.to_dict(),
-                "plateau": work.plateau.state_dict(),
-                "hooks": {hook.name: hook.state_dict() for hook in work.hooks_with_state},
-            },
+            *state,
             {
                 "epoch": course.epoch,
                 "batch": course.batch,
@@ -192,7 +195,7 @@ def save(work: Work, *, best: bool = False) -> None:
             work.checkpoints.mark_best(work.step)
 
     try:
-        work.processes.by_first(write)
+        work.processes.by_first_with(state, write)
     except CheckpointError as error:
         work.failed_saves += 1
         say(work, f"warning: checkpoint of step {work.step} not saved ({error.what}); going on")
@@ -229,16 +232,15 @@ def has_waited_enough(work: Work) -> bool:
 
 
 def _record_bad_step(work: Work, row: dict[str, Any], batch: int) -> None:
-    if not work.processes.is_first:
-        return
-    kept = ""
-    try:
-        place = record_bad_step(
-            work.run.diagnostics, work.state, row, seed=work.config.loop.seed, epoch=work.course.epoch, batch=batch
-        )
-        kept = f"; kept in {place}" if place is not None else ""
-    except OSError as error:  # a full disk must not end the run here
-        kept = f"; not kept: {error}"
+    def keep(weights: dict[str, Any]) -> str:
+        folder, seed, epoch = work.run.diagnostics, work.config.loop.seed, work.course.epoch
+        try:
+            place = record_bad_step(folder, work.state, row, seed=seed, epoch=epoch, batch=batch, weights=weights)
+        except OSError as error:  # a full disk must not end the run here
+            return f"; not kept: {error}"
+        return f"; kept in {place}" if place is not None else ""
+
+    kept = work.processes.by_first_with(work.state.model.state_dict, keep)
     say(work, f"step {row['step']} skipped: loss {row['train/loss']:g}, gradient norm {row['train/grad_norm']:g}{kept}")
 
 

@@ -1,14 +1,14 @@
 """The processes that train one model together: which one this is, and how they agree.
 
 One process alone is the plain case: it is asked the same questions and answers at once. Several are started by torchrun
-and average their gradients through torch's DistributedDataParallel; all of them decide by the same numbers, and the
-first alone writes.
+and average their gradients through torch's DistributedDataParallel, each with the whole model, or through FSDP2, each
+with its shard of it; all of them decide by the same numbers, and the first alone writes.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -20,7 +20,9 @@ from vitscope.core.device import pick_device
 from vitscope.core.environment import process_place
 from vitscope.core.errors import UsageError, VitscopeError
 from vitscope.data.order import ALONE, Shard
+from vitscope.train.shards import gathered, make_mesh, shard
 
+S = TypeVar("S")
 T = TypeVar("T")
 PATIENCE = timedelta(days=7)
 """The others wait while the first decodes, draws and tests. One that has died is noticed at once, by its connection."""
@@ -32,6 +34,8 @@ class Processes:
     rank, world = 0, 1
     can_try_again = True
     """Whether a step that failed may be taken again: not while others wait in the middle of it."""
+    is_sharded = False
+    """Whether each holds only its part of the model: nobody can run it or read its weights without the others."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -57,6 +61,10 @@ class Processes:
         """What `call` gives or raises in the first process, in all of them. It must be plain data."""
         return call()
 
+    def by_first_with(self, make: Callable[[], S], call: Callable[[S], T]) -> T:
+        """As `by_first`, where `call` needs what `make` gives: a state, whose tensors reach it whole."""
+        return call(make())
+
     def after_first(self, call: Callable[[], T]) -> T:
         """`call` in the first process, then in the others; what it refuses there is refused everywhere."""
         return call()
@@ -64,8 +72,20 @@ class Processes:
     def wait(self) -> None:
         """Until all have come this far."""
 
+    def place(self, model: nn.Module, device: torch.device) -> None:
+        """Bring the model, or this process's part of it, to the device. Says nothing to the others."""
+        model.to(device)
+
     def share(self, objective: Any) -> None:
         """Let the gradients of `objective.model` be means over the processes."""
+
+    def norm(self, gradients: Sequence[Tensor]) -> Tensor:
+        """Of all gradients of the model, where these are what this process holds of them. No host sync."""
+        return nn.utils.get_total_norm(gradients)
+
+    def together(self) -> AbstractContextManager[None]:
+        """Around work in which processes may wait for each other: one that is lost is said to be."""
+        return contextlib.nullcontext()
 
     def adding_up(self, *, is_last: bool) -> AbstractContextManager[None]:
         """Around a micro batch: gradients are exchanged with the last one only."""
@@ -125,6 +145,9 @@ class JoinedProcesses(Processes):
         self._say(found, None)
         return found
 
+    def by_first_with(self, make: Callable[[], S], call: Callable[[S], T]) -> T:
+        return self.by_first(lambda: call(make()))
+
     def after_first(self, call: Callable[[], T]) -> T:
         if not self.is_first:
             self._hear()
@@ -142,14 +165,19 @@ class JoinedProcesses(Processes):
         self._shared = objective
 
     @contextmanager
+    def together(self) -> Iterator[None]:
+        try:
+            yield
+        except RuntimeError as error:
+            if _is_about_others(error):
+                raise self._lost(error) from error
+            raise
+
+    @contextmanager
     def adding_up(self, *, is_last: bool) -> Iterator[None]:
-        with contextlib.nullcontext() if is_last or self._shared is None else self._shared.model.no_sync():
-            try:
-                yield
-            except RuntimeError as error:
-                if _is_about_others(error):
-                    raise self._lost(error) from error
-                raise
+        alone = contextlib.nullcontext() if is_last or self._shared is None else self._shared.model.no_sync()
+        with alone, self.together():
+            yield
 
     def leave(self) -> None:
         if self._shared is not None:  # what is wrapped keeps the others waiting for as long as it lives
@@ -188,8 +216,39 @@ class JoinedProcesses(Processes):
         )
 
 
-def join(wish: str) -> Processes:
-    """Meet the other processes, if torchrun has started any, with the device that is wished for; else stay alone."""
+class ShardedProcesses(JoinedProcesses):
+    """One of several that hold weights, gradients, optimiser and running mean together, each its rows of every tensor.
+    A forward pass is for all of them, in the same order."""
+
+    is_sharded = True
+
+    def __init__(self, device: torch.device, rank: int, world: int) -> None:
+        super().__init__(device, rank, world)
+        with self._together():
+            self._mesh = make_mesh(device, world)
+
+    def place(self, model: nn.Module, device: torch.device) -> None:
+        shard(model, self._mesh)
+
+    def share(self, objective: Any) -> None:
+        """They are already: each backward pass leaves every process its rows of the mean."""
+
+    def norm(self, gradients: Sequence[Tensor]) -> Tensor:
+        own = super().norm(gradients)
+        squares = own.double().square()  # in float32, a norm above 1e19 would be infinite
+        with self._together():
+            distributed.all_reduce(squares)
+        return squares.sqrt().to(own.dtype)
+
+    def by_first_with(self, make: Callable[[], S], call: Callable[[S], T]) -> T:
+        with self.together():
+            whole = gathered(make(), keeps=self.is_first)
+        return self.by_first(lambda: call(whole))
+
+
+def join(wish: str, parallel: str = "ddp") -> Processes:
+    """Meet the other processes, if torchrun has started any, with the device that is wished for; else stay alone.
+    `parallel` is what each of several holds: the model (ddp), or its shard of it (fsdp)."""
     rank, local_rank, world = process_place()
     if world == 1:
         return Processes(pick_device(wish))
@@ -210,7 +269,7 @@ def join(wish: str) -> Processes:
             )
         kind = torch.device("cuda", local_rank)
         torch.cuda.set_device(kind)
-    return JoinedProcesses(kind, rank, world)
+    return ShardedProcesses(kind, rank, world) if parallel == "fsdp" else JoinedProcesses(kind, rank, world)
 
 
 def _start_group(device: torch.device, rank: int, world: int) -> None:

@@ -138,7 +138,7 @@ def go_on(work: Work, checkpoint: Checkpoint, before: TrainConfig, *, chosen: bo
     _refuse_other_steps(work, checkpoint)
     forgotten = work.processes.after_first(lambda: restore(work, checkpoint))
     given_up = work.processes.by_first(lambda: work.checkpoints.drop_after(checkpoint.step))
-    stand_by_best(work, checkpoint)
+    stand_by_best(work)
     factor = float(state.lr_factor)
     if config.loop.micro_batch != before.loop.micro_batch:
         state.micro_batch = config.loop.micro_batch

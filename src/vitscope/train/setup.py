@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from safetensors import SafetensorError
-from torch import nn
+from torch import Tensor, nn
 
 from vitscope.core.config import updated
 from vitscope.core.errors import ConfigError, expected
@@ -121,13 +121,15 @@ def make_state(bench: Bench, steps_per_epoch: int, say: Say, *, resumes: bool = 
     if remarks and config.optim.name in ("adam", "adamw") and config.lr > HIGH_FOR_FINE_TUNING:
         say(f"a learning rate of {config.lr:g} is one for new weights: for these, 3e-5 to 3e-4 is usual (--lr)")
     model.preprocessing = bench.preprocess
-    model.to(device).train()
+    model.train()
     if config.precision.grad_checkpointing:
         model.set_grad_checkpointing()
     frozen = freeze(model, config.optim.freeze)
     if frozen:
         _still_norms(model)
         say(f"{len(frozen)} tensors of parameters stay as they are (optim.freeze)")
+    _refuse_in_shards(bench)
+    bench.processes.place(model, device)
     optimizer = Optimizer(model, config.optim, lr=config.lr)
     say(optimizer.describe())
     state = TrainState(
@@ -171,6 +173,10 @@ def set_up(
         say(f"{processes.world} processes, {config.data.batch_size // processes.world} pictures of each batch to each")
         if config.precision.launch not in ("auto", "eager"):
             say(f"launch '{config.precision.launch}' is for one process: several launch kernel by kernel ('eager')")
+    if processes.is_sharded:
+        say(f"fsdp: weights, gradients, optimiser and running mean are cut into {processes.world} shards")
+    elif config.loop.parallel == "fsdp":
+        say("loop.parallel 'fsdp' is for several processes: this one is alone and holds everything")
     launcher = Launcher(
         state,
         train_loader,
@@ -186,13 +192,14 @@ def set_up(
     most_at_once = config.loop.eval_batch or config.data.batch_size
 
     def evaluate_now() -> Evaluation | None:
-        with ema.in_place() if ema is not None else torch.no_grad():
+        with processes.together(), ema.in_place() if ema is not None else torch.no_grad():
             found = evaluate(
                 state.model,
                 val_loader,
                 num_classes=num_classes,
                 dtype=state.dtype,
                 batch=course.eval_batch or most_at_once,
+                can_halve=not processes.is_sharded,
                 stop=lambda: is_asked_to_stop(stop, processes),
                 say=say,
             )
@@ -200,20 +207,20 @@ def set_up(
             course.eval_batch = found.batch  # what did not fit once is not tried again
         return found
 
-    def save_now() -> None:
-        with ema.in_place() if ema is not None else torch.no_grad():
-            require_finite(state.model.state_dict())
-            try:
-                save_model(
-                    state.model,
-                    run.model,
-                    preprocessing=bench.preprocess,
-                    labels=list(bench.dataset.class_names),
-                    notes={"step": str(course.epoch * train_loader.num_batches + course.batch)},
-                    overwrite=True,
-                )
-            except (OSError, SafetensorError) as error:
-                raise CheckpointError(f"the model cannot be saved: {error}", where=str(run.model)) from error
+    def write_model(weights: Mapping[str, Tensor], step: int) -> None:
+        require_finite(weights)
+        try:
+            save_model(
+                state.model,
+                run.model,
+                weights=weights,
+                preprocessing=bench.preprocess,
+                labels=list(bench.dataset.class_names),
+                notes={"step": str(step)},
+                overwrite=True,
+            )
+        except (OSError, SafetensorError) as error:
+            raise CheckpointError(f"the model cannot be saved: {error}", where=str(run.model)) from error
 
     return Work(
         config=config,
@@ -228,11 +235,22 @@ def set_up(
         stop=stop,
         processes=processes,
         evaluate=evaluate_now,
-        save_model=save_now,
+        weights=state.model.state_dict if ema is None else ema.state_dict,
+        write_model=write_model,
         after=hooks,
         steps_per_epoch=train_loader.num_batches,
         split_hash=bench.dataset.splits.hash,
     )
+
+
+def _refuse_in_shards(bench: Bench) -> None:
+    """What needs whole weights in every step."""
+    l1 = bench.config.optim.l1
+    if bench.processes.is_sharded and l1:
+        raise ConfigError(
+            expected("optim.l1", "0 with --loop.parallel fsdp, where no process has the weights to add up", l1),
+            fix="--loop.parallel ddp, or leave the penalty out: --optim.l1 0",
+        )
 
 
 def refuse_nameless(hooks: Sequence[AfterStep]) -> None:

@@ -64,19 +64,20 @@ def train_step(
 def clip_and_step(state: TrainState, lr: Tensor, loss: Tensor) -> Tensor:
     """Clip the gradients and let the optimiser take its step, or let nothing change where anything is not finite. The
     norm of all gradients before clipping."""
-    grads = [parameter.grad for parameter in state.optimizer.params if parameter.grad is not None]
+    grads = state.optimizer.gradients()
     if state.scale.is_active:
         torch._foreach_mul_(grads, 1 / state.scale.scale)  # pyright: ignore[reportPrivateImportUsage]
-    grad_norm = torch.nn.utils.get_total_norm(grads)
+    grad_norm = state.processes.norm(grads)
     overflowed = (~(torch.isfinite(grad_norm) & torch.isfinite(loss))).to(torch.float32)
     state.skipped.copy_(torch.maximum(overflowed, state.hold))
     if state.clip_value is not None:
         torch._foreach_clamp_min_(grads, -state.clip_value)  # pyright: ignore[reportPrivateImportUsage]
         torch._foreach_clamp_max_(grads, state.clip_value)  # pyright: ignore[reportPrivateImportUsage]
     if state.clip_norm is not None:
-        length = grad_norm if state.clip_value is None else torch.nn.utils.get_total_norm(grads)
+        length = grad_norm if state.clip_value is None else state.processes.norm(grads)
         torch._foreach_mul_(grads, (state.clip_norm / (length + 1e-6)).clamp(max=1.0))  # pyright: ignore[reportPrivateImportUsage]
-    state.optimizer.step(lr, state.skipped)
+    with state.processes.together():
+        state.optimizer.step(lr, state.skipped)
     state.optimizer.zero_grad()
     state.scale.update(overflowed, state.hold)
     return grad_norm

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from torch import Tensor
 
 from vitscope.core.run_folder import RunFolder
 from vitscope.train.checkpoints.store import Checkpoints
@@ -40,8 +42,10 @@ class Work:
     stop: StopFlag
     evaluate: Callable[[], Evaluation | None]
     """On the validation part; None when stopped in the middle."""
-    save_model: Callable[[], None]
-    """Write the weights as they would be used into the run's model folder."""
+    weights: Callable[[], Mapping[str, Tensor]]
+    """As they would be used: the running mean, where there is one."""
+    write_model: Callable[[Mapping[str, Tensor], int], None]
+    """Write whole weights, and of which step they are, into the run's model folder: for the first process."""
     processes: Processes = ALONE_PROCESSES
     after: Sequence[AfterStep] = ()
     steps_per_epoch: int = 1
@@ -67,6 +71,10 @@ class Work:
     def hooks_with_state(self) -> list[Any]:
         """What they remember goes into checkpoints, under their names."""
         return [hook for hook in self.after if hasattr(hook, "state_dict")]
+
+    def save_model(self) -> None:
+        """The weights as they would be used now become the run's model. For all processes."""
+        self.processes.by_first_with(self.weights, lambda weights: self.write_model(weights, self.step))
 
 
 def say(work: Work, text: str) -> None:

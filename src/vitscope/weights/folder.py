@@ -52,14 +52,16 @@ def save_model(
     labels: Sequence[str] | None = None,
     readme: str | None = None,
     notes: Mapping[str, str] | None = None,
+    weights: Mapping[str, torch.Tensor] | None = None,
     overwrite: bool = False,
 ) -> Path:
     """Write `model` as a folder, all of it or nothing. Wrappers (`torch.compile`, DDP) are taken off first.
 
     What is not given comes from the model, if it was loaded: its preprocessing, at the size the model now has, and
     its labels, as long as there are as many as classes. Else: mean = std = 0.5, and classes called by their numbers.
-    `readme` is the text of README.md, `notes` go into config.json, for `read_notes`. `overwrite` replaces an old
-    model with all its files, README.md and certificate.json included.
+    `readme` is the text of README.md, `notes` go into config.json, for `read_notes`. `weights` are written in place of
+    the model's own: a running mean, or what several processes hold together. `overwrite` replaces an old model with all
+    its files, README.md and certificate.json included.
     """
     model = unwrapped(model)
     folder = Path(folder)
@@ -67,7 +69,7 @@ def save_model(
     config: ModelConfig = model.config
     preprocessing = _preprocessing_of(model, preprocessing)
     labels = _labels_of(model, labels)
-    tensors = _tensors(model)
+    tensors = _tensors(model.state_dict() if weights is None else weights)
     refuse_weights(
         config, tensors, where=f"save_model(..., {str(folder)!r})", fix="undo what changed layers without the config"
     )
@@ -235,11 +237,10 @@ def _read_json(folder: Path, name: str) -> Any:
         raise VitscopeError(f"cannot read {name}: {error}", where=str(folder), fix="save the model again") from None
 
 
-def _tensors(model: VisionModel) -> dict[str, torch.Tensor]:
+def _tensors(weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Contiguous copies: safetensors refuses views and shared memory. A layer compiled by itself keeps its name."""
     return {
-        name.replace("_orig_mod.", ""): tensor.detach().cpu().contiguous().clone()
-        for name, tensor in model.state_dict().items()
+        name.replace("_orig_mod.", ""): tensor.detach().cpu().contiguous().clone() for name, tensor in weights.items()
     }
 
 

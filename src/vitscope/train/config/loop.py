@@ -24,6 +24,9 @@ class LoopConfig:
     threads: int | None = None
     """Of the CPU, for arithmetic; by default as many as torch takes. A small model is as quick with 1, and beside other
     work far quicker."""
+    parallel: Literal["ddp", "fsdp"] = "ddp"
+    """What each of several processes holds: the whole model (ddp), or its shard of weights, gradients, optimiser and
+    running mean (fsdp). One process alone holds everything."""
     micro_batch: int | None = None
     """Pictures that go through the model at once; gradients of a batch's parts add up to the whole batch's."""
     eval_batch: int | None = None

@@ -7,13 +7,14 @@ n matrices of one shape, r rows, c columns.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from vitscope.core.errors import ConfigError, expected
+from vitscope.train.shards import own_part, with_all_rows
 
 QUINTIC = (3.4445, -4.7750, 2.0315)
 """Jordan's coefficients: steep at 0, so that small singular values grow fast; most end between 0.7 and 1.2."""
@@ -29,6 +30,9 @@ class Muon(torch.optim.Optimizer):
     A step's root mean square is 0.2 * lr, about AdamW's, whatever the shape: the lr and decay found for AdamW hold.
     Like torch's fused optimisers it takes `lr` as a tensor and looks at `found_inf`: where that is 1, parameters and
     state keep their bits. Nothing waits for the device, so a step can be captured in a CUDA graph.
+
+    Of a matrix that several processes hold together (`wholes` names it for each parameter) every process turns all rows
+    and moves its own.
     """
 
     def __init__(
@@ -38,9 +42,11 @@ class Muon(torch.optim.Optimizer):
         *,
         momentum: float = 0.95,
         weight_decay: float = 0.0,
+        wholes: Mapping[nn.Parameter, nn.Parameter] | None = None,
     ) -> None:
         super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
         self.found_inf: Tensor | None = None
+        self._wholes: Mapping[nn.Parameter, nn.Parameter] = {} if wholes is None else wholes
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.ndim != 2:
@@ -57,10 +63,14 @@ class Muon(torch.optim.Optimizer):
             by_shape: dict[torch.Size, list[tuple[nn.Parameter, Tensor]]] = {}
             for parameter in group["params"]:
                 if parameter.grad is not None:
-                    by_shape.setdefault(parameter.shape, []).append((parameter, parameter.grad))
+                    shape = self._whole(parameter).shape
+                    by_shape.setdefault(shape, []).append((parameter, parameter.grad))
             for pairs in by_shape.values():
                 self._move([parameter for parameter, _ in pairs], [gradient for _, gradient in pairs], group)
         return loss
+
+    def _whole(self, parameter: nn.Parameter) -> nn.Parameter:
+        return self._wholes.get(parameter, parameter)
 
     def _move(self, parameters: list[nn.Parameter], gradients: list[Tensor], group: dict[str, Any]) -> None:
         """One step of all matrices of one shape, stacked: a few large launches instead of many small ones."""
@@ -69,8 +79,10 @@ class Muon(torch.optim.Optimizer):
         weights, momentum, gradient = torch.stack(list(parameters)), torch.stack(buffers), torch.stack(gradients)
 
         moved_momentum = momentum.lerp(gradient, 1 - keep)
-        direction = orthogonalise(gradient.lerp(moved_momentum, keep))
-        size = 0.2 * math.sqrt(max(weights.shape[1:]))
+        whole = self._whole(parameters[0])
+        turned = orthogonalise(with_all_rows(whole, gradient.lerp(moved_momentum, keep)))
+        direction = own_part(whole, turned, axis=1)
+        size = 0.2 * math.sqrt(max(whole.shape))
         moved = weights * (1 - lr * decay) - direction * (lr * size)
         if self.found_inf is not None:
             # A choice, not a product: 0 * NaN would still be NaN.

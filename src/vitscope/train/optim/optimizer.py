@@ -13,13 +13,18 @@ from vitscope.models.model import VisionModel
 from vitscope.train.config.optim import OptimConfig
 from vitscope.train.optim.groups import Group, parameter_groups
 from vitscope.train.optim.muon import Muon
+from vitscope.train.shards import copy_into, leaf, like, local
 
 
 class Optimizer:
     """Moves the parameters that train. All its memory is there from the start and stays where it is, so that a step can
-    be captured in a CUDA graph and a state loaded under it."""
+    be captured in a CUDA graph and a state loaded under it.
+
+    Of a sharded model each process moves its part: every rule here is one for each number by itself, but for Muon's.
+    """
 
     params: list[nn.Parameter]
+    """What is moved: the model's parameters, or this process's part of each."""
     decayed: list[nn.Parameter]
     """Those with weight decay, which an L1 penalty is on too."""
 
@@ -28,7 +33,10 @@ class Optimizer:
         self.config = config
         self.lr = config.lr if lr is None else lr
         self.groups = parameter_groups(model, config)
-        self.params = [parameter for group in self.groups for parameter in group.params]
+        self._wholes = [parameter for group in self.groups for parameter in group.params]
+        self.params = [leaf(parameter) for parameter in self._wholes]
+        own = dict(zip(self._wholes, self.params, strict=True))
+        wholes = {parameter: whole for whole, parameter in own.items()}
         self.decayed = [parameter for group in self.groups if group.decays for parameter in group.params]
         self._names = [name for group in self.groups for name in group.names]
         matrices = [group for group in self.groups if group.kind == "matrix"]
@@ -46,7 +54,7 @@ class Optimizer:
         self._lrs = torch.zeros_like(self._scales)  # each group reads its entry, so one launch sets them all
         settings = [
             {
-                "params": list(group.params),
+                "params": [own[parameter] for parameter in group.params],
                 "lr": lr,
                 "weight_decay": config.decay if group.decays else 0.0,
             }
@@ -56,8 +64,15 @@ class Optimizer:
         for kind in ("matrix", "rest"):
             chosen = [one for one, group in zip(settings, self.groups, strict=True) if group.kind == kind]
             if chosen:
-                self._parts.append(_made(kind, chosen, config, device))
+                self._parts.append(_made(kind, chosen, config, device, wholes))
         self._allocate()
+
+    @torch.no_grad()
+    def gradients(self) -> list[Tensor]:
+        """Of whatever has one, to be changed in place before the step."""
+        for parameter, whole in zip(self.params, self._wholes, strict=True):
+            parameter.grad = None if whole.grad is None else local(whole.grad)
+        return [parameter.grad for parameter in self.params if parameter.grad is not None]
 
     @torch.no_grad()
     def step(self, lr: Tensor, skipped: Tensor) -> None:
@@ -69,12 +84,15 @@ class Optimizer:
             part.step()
 
     def zero_grad(self) -> None:
-        for parameter in self.params:
+        for parameter in (*self.params, *self._wholes):
             parameter.grad = None
 
     def state_dict(self) -> dict[str, dict[str, Tensor]]:
         """The live state by parameter name; complete before the first step too."""
-        return {name: dict(self._state(parameter)) for name, parameter in zip(self._names, self.params, strict=True)}
+        return {
+            name: {key: _shown(tensor, own, whole) for key, tensor in self._state(own).items()}
+            for name, own, whole in zip(self._names, self.params, self._wholes, strict=True)
+        }
 
     @torch.no_grad()
     def load_state_dict(self, state: Mapping[str, Mapping[str, Tensor]]) -> None:
@@ -90,7 +108,7 @@ class Optimizer:
                     raise _misfit(expected(f"{name}, {key}", f"shape {tuple(tensor.shape)}", received))
         for name, tensors in mine.items():
             for key, tensor in tensors.items():
-                tensor.copy_(state[name][key])
+                copy_into(tensor, state[name][key])
 
     def describe(self) -> str:
         """One line for the log."""
@@ -134,10 +152,21 @@ class Optimizer:
         self.zero_grad()
 
 
-def _made(kind: str, groups: list[dict[str, Any]], config: OptimConfig, device: torch.device) -> torch.optim.Optimizer:
+def _shown(tensor: Tensor, own: nn.Parameter, whole: nn.Parameter) -> Tensor:
+    """What is remembered of each number of a parameter is cut up as the parameter is; counts are not."""
+    return like(whole, tensor) if tensor.ndim and tensor.shape == own.shape else tensor
+
+
+def _made(
+    kind: str,
+    groups: list[dict[str, Any]],
+    config: OptimConfig,
+    device: torch.device,
+    wholes: Mapping[nn.Parameter, nn.Parameter],
+) -> torch.optim.Optimizer:
     lr = groups[0]["lr"]
     if kind == "matrix":
-        return Muon(groups, lr, momentum=config.muon_momentum)
+        return Muon(groups, lr, momentum=config.muon_momentum, wholes=wholes)
     if config.name == "sgd":
         return torch.optim.SGD(groups, lr, momentum=config.momentum, nesterov=config.nesterov, fused=True)
     cls = torch.optim.Adam if config.name == "adam" else torch.optim.AdamW

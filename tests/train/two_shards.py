@@ -1,0 +1,291 @@
+"""What two processes that hold one model together find out; run as a script, this file is one of them.
+
+Both are given the same pictures, so that the mean of their gradients is the gradient of one process alone, which each
+of them trains beside: BatchNorm sees the same there too. What is not so is a line in the answer.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_map
+
+from train.tiny_runs import VIT, batch, network, objective_of, state_of
+from vitscope.core.config import updated
+from vitscope.models.config import CNNConfig, LSTMConfig, ResNetConfig, SwinConfig
+from vitscope.train.ema import Ema
+from vitscope.train.optim.groups import freeze
+from vitscope.train.processes import ALONE_PROCESSES, Processes, join
+from vitscope.train.shards import copy_into, cut_up, gathered, local
+from vitscope.train.state import TrainState
+from vitscope.train.step import train_step
+
+WORLD = 2
+LIMIT_S = 120.0
+CHECKS: dict[str, Callable[..., None]] = {}
+
+
+@functools.cache
+def answers() -> dict[str, str]:
+    """Of every check: "" where both found it as it should be, else what was not."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    shared = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(WORLD)}
+    shared |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([*sys.path, os.environ.get("PYTHONPATH", "")])}
+    children = [
+        subprocess.Popen(
+            [sys.executable, __file__],
+            env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(WORLD)
+    ]
+    found: dict[str, str] = {}
+    try:
+        for child in children:
+            out, err = child.communicate(timeout=LIMIT_S)
+            if child.returncode != 0:
+                raise AssertionError(err)
+            for name, said in json.loads(out.splitlines()[-1]).items():
+                found[name] = found.get(name, "") + said
+    finally:
+        for child in children:
+            child.kill()
+    return found
+
+
+def check(*cases: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Enter a check, once for each case."""
+
+    def enter(function: Callable[..., None]) -> Callable[..., None]:
+        for number, case in enumerate(cases or ((),)):
+            CHECKS[f"{function.__name__}{f'-{number}' if cases else ''}"] = functools.partial(function, *case)
+        return function
+
+    return enter
+
+
+K = 5
+ODD = updated(VIT, num_classes=K, mlp_ratio=37 / 16, qkv_bias=False)
+"""Rows that two cannot share evenly: 5 of the head, 37 of a layer, 1 of the token."""
+SWIN = SwinConfig(
+    img_size=8, patch_size=2, in_chans=1, num_classes=K, embed_dim=8, depths=(2, 1), num_heads=(2, 2), window_size=2,
+    drop_path_rate=0.0, qkv_bias=False,
+)  # fmt: skip
+CNN = CNNConfig(img_size=8, num_classes=K, widths=(5,), drop_rate=0.0, head_drop_rate=0.0)
+RESNET = ResNetConfig(img_size=8, in_chans=1, num_classes=K, depths=(1, 1), stem="cifar", stem_width=6)
+LSTM = LSTMConfig(img_size=8, num_classes=K, embed_dim=6, depth=2, drop_rate=0.0)
+ADAMW = {"name": "adamw", "lr": 1e-2, "eps": 1e-5, "weight_decay": 0.05}
+SGD = {"name": "sgd", "lr": 0.1, "momentum": 0.9, "nesterov": True}
+MUON = {**ADAMW, "name": "muon"}
+MANY: Processes
+
+
+class Side:
+    """A model, whole or in shards, and what moves it."""
+
+    def __init__(
+        self, processes: Processes, config: Any, optim: dict[str, Any], *, frozen: tuple[str, ...] = (), **settings: Any
+    ) -> None:
+        self.processes = processes
+        model = network(config)
+        if settings.pop("checkpointing", False):
+            model.set_grad_checkpointing()
+        freeze(model, frozen)
+        processes.place(model, torch.device("cpu"))
+        self.state: TrainState = state_of(model, lr=optim["lr"], optim=optim, processes=processes, **settings)
+        self.ema = Ema(model, 0.9)
+        self.objective = objective_of(self.state)
+
+    def step(self, images: Tensor, labels: Tensor) -> dict[str, float]:
+        train_step(self.state, images, labels, objective=self.objective, after=[self.ema])
+        return self.state.ledger.read()[-1]
+
+    def everything(self) -> dict[str, Any]:
+        return {
+            "model": self.state.model.state_dict(),
+            "ema": self.ema.state_dict(),
+            "optimizer": self.state.optimizer.state_dict(),
+        }
+
+
+def flat(value: Any, prefix: str = "") -> dict[str, Tensor]:
+    if isinstance(value, Tensor):
+        return {prefix: value.clone()}
+    return {k: v for name, inner in value.items() for k, v in flat(inner, f"{prefix}/{name}").items()}
+
+
+def whole(side: Side) -> dict[str, Tensor]:
+    return flat(gathered(side.everything(), keeps=True))
+
+
+def rows_of(side: Side) -> dict[str, Tensor]:
+    return {name: local(value).clone() for name, value in flat(side.everything()).items()}
+
+
+def close(found: dict[str, Tensor], wanted: dict[str, Tensor], atol: float = 2e-5) -> None:
+    assert found.keys() == wanted.keys()
+    for name, value in wanted.items():
+        assert found[name].dtype == value.dtype
+        torch.testing.assert_close(found[name], value, atol=atol, rtol=1e-3, msg=lambda text, n=name: f"{n}: {text}")
+
+
+@check(
+    (ODD, ADAMW, {"clip_norm": 0.3}),
+    (ODD, MUON, {}),
+    (ODD, SGD, {"clip_value": 0.01, "clip_norm": 0.5}),
+    (ODD, {**ADAMW, "layer_decay": 0.5}, {"frozen": ("patch_embed", "pos_embed", "cls_token", "blocks.0")}),
+    (ODD, ADAMW, {"checkpointing": True}),
+    (ODD, ADAMW, {"micro_batch": 4}),
+    (SWIN, MUON, {}),
+    (SWIN, ADAMW, {"checkpointing": True}),
+    (CNN, SGD, {}),
+    (RESNET, ADAMW, {}),
+    (LSTM, ADAMW, {}),
+)
+def trains_as_the_whole(config: Any, optim: dict[str, Any], settings: dict[str, Any]) -> None:
+    one, many = Side(ALONE_PROCESSES, config, optim, **settings), Side(MANY, config, optim, **settings)
+    begun = whole(one)
+    images, labels = batch(10)
+    for _ in range(3):
+        wanted, found = one.step(images, labels), many.step(images, labels)
+        for name in wanted:
+            assert abs(wanted[name] - found[name]) <= 1e-4 * max(1, abs(wanted[name])), (name, wanted, found)
+    close(whole(many), whole(one))
+    assert any(not torch.equal(begun[name], value) for name, value in whole(one).items())
+
+
+@check()
+def in_bf16_too() -> None:
+    one, many = (Side(who, ODD, SGD, dtype=torch.bfloat16) for who in (ALONE_PROCESSES, MANY))
+    for side in (one, many):
+        side.step(*batch(10))
+    close(whole(many), whole(one), atol=1e-3)
+
+
+@check((ADAMW,), (MUON,), (SGD,))
+def one_bad_part_changes_nothing_anywhere(optim: dict[str, Any]) -> None:
+    many = Side(MANY, CNN if optim is SGD else ODD, optim)
+    images, labels = batch(10)
+    many.step(images, labels)
+    before = rows_of(many)
+    row = many.step(images * (float("nan") if MANY.rank == 1 else 1), labels)
+    assert row["train/skipped"] == 1
+    after = rows_of(many)
+    assert [name for name in before if not torch.equal(before[name], after[name])] == []
+    assert many.step(images, labels)["train/skipped"] == 0
+    assert any(not torch.equal(before[name], value) for name, value in rows_of(many).items())
+
+
+@check((ADAMW,), (MUON,))
+def each_holds_half(optim: dict[str, Any]) -> None:
+    many = Side(MANY, ODD, optim)
+    many.step(*batch(10))
+    for value in many.everything().values():
+        tensors = [tensor for tensor in flat(value).values() if tensor.ndim]
+        held = torch.tensor([sum(local(tensor).numel() for tensor in tensors)])
+        total = sum(tensor.numel() for tensor in tensors)
+        assert 0.4 < int(held) / total < 0.6, (int(held), total)
+        torch.distributed.all_reduce(held)
+        assert int(held) == total
+    for parameter in many.state.model.parameters():
+        assert local(parameter).untyped_storage().nbytes() <= 4 * ((parameter.shape[0] + 1) // 2) * parameter[0].numel()
+
+
+@check()
+def what_is_saved_comes_back() -> None:
+    many = Side(MANY, ODD, MUON)
+    many.step(*batch(10))
+    saved = tree_map(torch.clone, gathered(many.everything(), keeps=True))
+    wanted = rows_of(many)
+    many.step(*batch(10, seed=6))
+    model = many.state.model
+    model.load_state_dict(cut_up(model.state_dict(), saved["model"]))
+    many.ema.load_state_dict(saved["ema"])
+    many.state.optimizer.load_state_dict(saved["optimizer"])
+    found = rows_of(many)
+    assert [name for name in wanted if not torch.equal(wanted[name], found[name])] == []
+    one = Side(ALONE_PROCESSES, ODD, MUON)
+    one.state.model.load_state_dict(saved["model"])
+    one.state.optimizer.load_state_dict(saved["optimizer"])
+    kept, again = flat(saved), whole(one)
+    assert all(torch.equal(again[name], kept[name]) for name in kept if not name.startswith("/ema"))
+
+
+@check()
+def the_first_alone_keeps_what_is_gathered() -> None:
+    many = Side(MANY, ODD, ADAMW)
+    given = MANY.by_first_with(many.everything, lambda state: sorted(flat(state)))
+    assert given == sorted(flat(many.everything()))
+    dropped = gathered(many.everything(), keeps=False)
+    assert dropped["model"]["head.weight"] is None
+
+
+@check()
+def the_running_mean_in_place_is_what_is_evaluated() -> None:
+    """Also by what lies outside of blocks, and after it the weights are back."""
+    one, many = (Side(who, ODD, ADAMW) for who in (ALONE_PROCESSES, MANY))
+    images, labels = batch(10)
+    said = []
+    for side in (one, many):
+        for _ in range(2):
+            side.step(images, labels)
+        model = side.state.model.eval()
+        with torch.no_grad():
+            before = model(images)
+            with side.ema.in_place():
+                mean = model(images)
+            said.append((before, mean, model(images)))
+    for wanted, found in zip(*said, strict=True):
+        torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-3)
+    assert (said[0][0] - said[0][1]).abs().max() > 1e-2
+    assert torch.equal(said[1][0], said[1][2])
+
+
+@check()
+def a_large_norm_is_not_infinite() -> None:
+    assert float(MANY.norm([torch.full((2,), 1e25)])) > 1e25
+    assert float(MANY.norm([])) == 0
+    assert float(MANY.norm([torch.empty(0), torch.tensor([3.0 if MANY.rank else 4.0])])) == 5
+
+
+@check()
+def rows_go_to_their_place() -> None:
+    many = Side(MANY, ODD, ADAMW)
+    bias = many.state.model.head.bias
+    copy_into(bias, torch.arange(5.0))
+    assert local(bias).tolist() == ([0, 1, 2], [3, 4])[MANY.rank]
+    assert local(many.state.model.cls_token).shape[0] == (1, 0)[MANY.rank]
+
+
+def _find_out() -> dict[str, str]:
+    global MANY
+    MANY = join("cpu", "fsdp")
+    found = {}
+    for name, function in CHECKS.items():
+        try:
+            function()
+            found[name] = ""
+        except Exception as error:  # the other goes on
+            found[name] = f"{type(error).__name__} in process {MANY.rank}: {error}\n"
+    MANY.leave()
+    return found
+
+
+if __name__ == "__main__":
+    said = json.dumps(_find_out())
+    sys.stdout.write(f"{said}\n")
+    sys.stdout.flush()
+    os._exit(0)
