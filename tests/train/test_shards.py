@@ -47,12 +47,12 @@ PLAIN: dict[str, dict[str, Any]] = {
 MUON = ("--optim.name", "muon")
 MICRO = ("--loop.micro-batch", "10")
 STOP = Trap("vitscope.train.launch", "train_step", 6, (signal.SIGTERM,))
-SHORT = {
+SHORT: dict[str, dict[str, Any]] = {
     **PLAIN,
     "data": {"name": "synthetic:size=8,count=300,classes=5,channels=1", "batch_size": 90},
     "schedule": {"warmup": "1 steps"},
 }
-"""Two steps."""
+"""Two steps an epoch."""
 
 
 def begin(folder: Path, who: str, *flags: str, traps: tuple[Trap, ...] = (), changes: Any = PLAIN) -> Path:

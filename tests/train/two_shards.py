@@ -21,13 +21,16 @@ from torch.utils._pytree import tree_map
 
 from train.tiny_runs import VIT, batch, network, objective_of, state_of
 from vitscope.core.config import updated
+from vitscope.data.config import half_normalised
 from vitscope.models.config import CNNConfig, LSTMConfig, ResNetConfig, SwinConfig
+from vitscope.train.config import LossConfig
 from vitscope.train.ema import Ema
 from vitscope.train.optim.groups import freeze
 from vitscope.train.processes import ALONE_PROCESSES, Processes, join
 from vitscope.train.shards import copy_into, cut_up, gathered, local
 from vitscope.train.state import TrainState
 from vitscope.train.step import train_step
+from vitscope.train.teacher import Teacher
 
 WORLD = 2
 LIMIT_S = 120.0
@@ -80,6 +83,7 @@ def check(*cases: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
 K = 5
 ODD = updated(VIT, num_classes=K, mlp_ratio=37 / 16, qkv_bias=False)
 """Rows that two cannot share evenly: 5 of the head, 37 of a layer, 1 of the token."""
+DISTILLED = updated(ODD, distilled=True)
 SWIN = SwinConfig(
     img_size=8, patch_size=2, in_chans=1, num_classes=K, embed_dim=8, depths=(2, 1), num_heads=(2, 2), window_size=2,
     drop_path_rate=0.0, qkv_bias=False,
@@ -108,6 +112,10 @@ class Side:
         self.state: TrainState = state_of(model, lr=optim["lr"], optim=optim, processes=processes, **settings)
         self.ema = Ema(model, 0.9)
         self.objective = objective_of(self.state)
+        if config is DISTILLED:
+            loss = LossConfig(teacher="the network of another seed", distill="soft")
+            teacher = Teacher(network(ODD, seed=3), student_preprocess=half_normalised((8, 8), 1))
+            self.objective = objective_of(self.state, loss, teacher=teacher)
 
     def step(self, images: Tensor, labels: Tensor) -> dict[str, float]:
         train_step(self.state, images, labels, objective=self.objective, after=[self.ema])
@@ -149,6 +157,7 @@ def close(found: dict[str, Tensor], wanted: dict[str, Tensor], atol: float = 2e-
     (ODD, {**ADAMW, "layer_decay": 0.5}, {"frozen": ("patch_embed", "pos_embed", "cls_token", "blocks.0")}),
     (ODD, ADAMW, {"checkpointing": True}),
     (ODD, ADAMW, {"micro_batch": 4}),
+    (DISTILLED, ADAMW, {}),
     (SWIN, MUON, {}),
     (SWIN, ADAMW, {"checkpointing": True}),
     (CNN, SGD, {}),
