@@ -24,7 +24,9 @@ def imagenette_vit_small() -> TrainConfig:
     accuracy: not measured yet
     """
     # 8,522 pictures are few: small patches and many views of each.
-    model = named_model("vit_small").changed(img_size=128, patch_size=8, init="mimetic", drop_path_rate=0.2)
+    model = named_model("vit_small").changed(
+        img_size=128, patch_size=8, pool="mean", class_token=False, init="mimetic", drop_path_rate=0.2
+    )
     return TrainConfig(
         model=model,
         data=DataConfig(name="imagenette160", batch_size=256),
