@@ -115,3 +115,15 @@ def test_loaders_are_timed_against_equal_peers() -> None:
     output = run("loaders.py", device=False)
     for row in table_rows(output):
         assert all(float(cell.split()[0]) > 0 for cell in row[6:8]), row
+
+
+def test_scale_gives_a_number_for_every_size() -> None:
+    rows = table_rows(run("scale.py"))
+    assert [row[3] for row in rows] == ["5", "17"]
+    assert all(float(row[7]) > 0 for row in rows)
+
+
+def test_train_loop_beside_timm() -> None:
+    pytest.importorskip("timm")
+    (row,) = table_rows(run("train_loop.py", "--beside", "timm"))
+    assert float(row[-1].split()[0]) > 0

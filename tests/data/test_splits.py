@@ -89,3 +89,15 @@ def test_names_of_parts() -> None:
     ]  # fmt: skip
     with pytest.raises(DataError, match="unknown part"):
         make_splits(LABELS, {})["dev"]
+
+
+def test_fewer_training_pictures_with_the_shares_kept() -> None:
+    whole, few = make_splits(LABELS, {}), make_splits(LABELS, {}, train_limit=68)
+    assert len(few.train) == 68
+    assert set(few.train) <= set(whole.train)
+    np.testing.assert_allclose(np.bincount(LABELS[few.train]), [47.6, 17, 3.4], atol=1)
+    assert few.val.tolist() == whole.val.tolist()
+    assert few.test.tolist() == whole.test.tolist()
+    assert few.hash != whole.hash
+    assert "68 of 680 training pictures" in few.how
+    assert make_splits(LABELS, {}, train_limit=680).hash == whole.hash

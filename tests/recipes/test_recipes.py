@@ -10,15 +10,19 @@ import pytest
 import torch
 
 from vitscope.cli.main import main
+from vitscope.core.config import updated
 from vitscope.core.errors import UsageError
 from vitscope.core.yaml import to_yaml
 from vitscope.data.dataset import open_dataset
 from vitscope.data.loaders.choose import make_loader
 from vitscope.models.build import build_model
+from vitscope.models.config import ViTConfig
 from vitscope.models.variants import is_classifier
 from vitscope.recipes import RECIPES, find_recipe, recipe
 from vitscope.train.config import LoopConfig, TrainConfig
 from vitscope.train.config.read import read_train_config
+from vitscope.train.fit import fit
+from vitscope.weights.folder import save_model
 
 
 @pytest.fixture
@@ -88,8 +92,36 @@ def test_every_recipe_is_whole(name: str, tmp_path: Path, capsys: pytest.Capture
     assert read_train_config(tmp_path / "run.yaml") == config
     verb, *words = shlex.split(told.measured["command"])
     assert verb == "vitscope"
-    assert main([*words, "--print-config"]) == 0
-    assert capsys.readouterr().out == to_yaml(config)
+    assert words[:2] == ["train", name]
+    if not told.needs:
+        assert main([*words, "--print-config"]) == 0
+        assert capsys.readouterr().out == to_yaml(config)
+
+
+def test_what_a_recipe_needs_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save_model(build_model(ViTConfig(img_size=32, embed_dim=64, depth=1, num_heads=2, num_classes=3)), tmp_path / "old")
+    given = ["--from", str(tmp_path / "old"), "--data", "shapes"]
+    for missing in ((), given[:2], given[2:]):
+        assert main(["train", "finetune", *missing]) == 2
+        wanted = "--data" if missing == given[:2] else "--from"
+        first, *_, last = capsys.readouterr().err.splitlines()
+        assert first == f"error: the recipe 'finetune' needs {wanted}"
+        assert last == "to do: `vitscope train finetune --from RUN --data NAME`"
+    assert main(["train", "finetune", *given, "--print-config"]) == 0
+    (tmp_path / "told.yaml").write_text(capsys.readouterr().out)
+    told = read_train_config(tmp_path / "told.yaml")
+    assert (told.model.bare.embed_dim, told.optim.lr, told.optim.layer_decay) == (64, 3e-5, 0.75)
+
+
+def test_the_overfit_test_learns_its_pictures_by_heart(tmp_path: Path) -> None:
+    """On pictures that are built in."""
+    config = find_recipe("overfit")()
+    config = updated(config, data=updated(config.data, name="shapes:size=32,count=400"))
+    config = updated(config, loop=updated(config.loop, device="cpu", threads=1))
+    run = fit(config, out=tmp_path / "run", quiet=True)
+    last = [row for row in run.metrics if "train/epoch_accuracy" in row][-1]
+    assert last["train/epoch_accuracy"] == 1.0
+    assert last["step"] == 100, "32 pictures are one batch"
 
 
 def test_the_digits_fit_the_network() -> None:

@@ -15,11 +15,11 @@ from torch import Tensor
 
 from train.tiny_runs import differing, network, state_of, tiny
 from vitscope.core.config import updated
-from vitscope.core.errors import DataError, UsageError, VitscopeError
+from vitscope.core.errors import DataError, DivergedError, UsageError, VitscopeError
 from vitscope.core.run_view import read_run
 from vitscope.models.config import CNNConfig
+from vitscope.train import finish, launch
 from vitscope.train import fit as fit_module
-from vitscope.train import launch
 from vitscope.train.checkpoints.store import CheckpointError, Checkpoints
 from vitscope.train.config import CheckpointConfig, TrainConfig
 from vitscope.train.fit import Run, fit
@@ -298,3 +298,12 @@ def test_settings(tmp_path: Path) -> None:
     found = read_run(tmp_path / "run").config
     assert found is not None
     assert found["loop"]["epochs"] == 3
+
+
+def test_a_run_that_diverged_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[str] = []
+    monkeypatch.setattr(finish, "_draw", lambda folder, name, call: drawn.append(name))
+    config = tiny(optim={"name": "sgd", "lr": 1e6, "clip_norm": None}, loop={"epochs": 60, "most_bad_steps": 1})
+    with pytest.raises(DivergedError):
+        fit(config, out=tmp_path / "run", quiet=True)
+    assert drawn == ["first_batches", "curves", "lr", "grad_norms"]

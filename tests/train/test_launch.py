@@ -10,13 +10,16 @@ import torch
 from torch import Tensor
 
 from vitscope.core.errors import InputError, VitscopeError
+from vitscope.data.config import DataConfig
+from vitscope.data.dataset import open_dataset
 from vitscope.data.loaders.loader import BadSample, Batch
 from vitscope.models.build import build_model
 from vitscope.models.config import CNNConfig
-from vitscope.train.config import LossConfig, OptimConfig
-from vitscope.train.launch import Launcher, choose_launch
+from vitscope.train.config import LoopConfig, LossConfig, OptimConfig, TrainConfig, named_model
+from vitscope.train.launch import WORTH_COMPILING, Launcher, choose_launch
 from vitscope.train.objective import Objective
 from vitscope.train.optim.optimizer import Optimizer
+from vitscope.train.setup import lay_out
 from vitscope.train.state import TrainState
 
 CPU = torch.device("cpu")
@@ -104,6 +107,24 @@ FULL = torch.OutOfMemoryError("CUDA out of memory")
 )
 def test_what_a_device_cannot_do_is_left_out(wish: str, device: str, chosen: str) -> None:
     assert choose_launch(wish, torch.device(device)) == chosen
+
+
+@pytest.mark.parametrize(
+    ("wish", "device", "chosen"),
+    [("auto", "cuda", "compiled_graph"), ("auto", "cpu", "eager"), ("graph", "cuda", "graph")],
+)
+def test_a_long_run_is_worth_compiling(wish: str, device: str, chosen: str) -> None:
+    assert choose_launch(wish, torch.device(device), work=WORTH_COMPILING) == chosen
+
+
+@pytest.mark.parametrize(("epochs", "chosen"), [(20, "graph"), (200, "compiled_graph")])
+def test_the_work_of_a_run_is_counted_by_its_model_pictures_and_epochs(epochs: int, chosen: str) -> None:
+    """vit_tiny does 1.8e8 multiply-adds forward on a picture, and there are 34,000 to train on."""
+    data = DataConfig(name="synthetic:size=32,count=50000,classes=10")
+    config = TrainConfig(model=named_model("vit_tiny"), data=data, loop=LoopConfig(epochs=epochs))
+    bench = lay_out(config, open_dataset(data), torch.device("cuda"))
+    assert bench.multiply_adds() == pytest.approx(3 * 1.83e8 * 34_000 * epochs, rel=0.05)
+    assert bench.launch == chosen
 
 
 def test_an_epoch_gives_the_number_of_the_batch_that_comes_next() -> None:
@@ -208,3 +229,25 @@ def test_a_launch_that_does_not_work_here_becomes_a_plainer_one(monkeypatch: pyt
     wanted = make()
     list(launcher(wanted, Failing(wanted)).epoch(0, 0))
     assert same(weights(state), weights(wanted))
+
+
+@pytest.mark.parametrize(("failing", "left"), [("compiler", "graph"), ("capture", "compiled")])
+def test_of_two_means_only_the_one_goes_that_failed(failing: str, left: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "compile", lambda function, **given: function)
+    state, said = make(), []
+    steps = launcher(state, Failing(state), said, launch="compiled_graph")
+
+    class NoCompilerError(RuntimeError):
+        pass
+
+    NoCompilerError.__module__ = "torch._inductor.exc"
+    failed: list[str] = []
+
+    def once() -> None:
+        if not failed:
+            failed.append(failing)
+            raise NoCompilerError("no gcc") if failing == "compiler" else RuntimeError("not permitted in capture")
+
+    steps._attempt(once)
+    assert steps.launch == left
+    assert f"going on with '{left}'" in said[-1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from vitscope.core.run_folder import RunFolder
 from vitscope.core.run_layout import CONFIG, is_run_folder
 from vitscope.core.strict_json import encode
 from vitscope.core.yaml import to_yaml
-from vitscope.recipes import RECIPES, find_recipe
+from vitscope.recipes import RECIPES, Recipe, find_recipe
 from vitscope.train.config import TrainConfig
 from vitscope.train.config.read import read_train_config
 
@@ -78,7 +78,10 @@ def _start(command: TrainCommand, settings: Sequence[str]) -> TrainConfig:
                 where=PROG,
                 fix=f"`{PROG} {Path(word) / CONFIG}` repeats it, `{PROG} --resume --out {word}` continues it",
             )
-        return read_train_config(word) if is_yaml(word) else find_recipe(word)()
+        if is_yaml(word):
+            return read_train_config(word)
+        _refuse_without(find_recipe(word), {"--from": command.init_from, "--data": command.data})
+        return find_recipe(word)()
     if command.resumes and not names_data(command, settings):
         return read_train_config(RunFolder.open(command.out or "").config_path)
     if not names_data(command, settings) and "--help" not in settings:
@@ -88,6 +91,14 @@ def _start(command: TrainCommand, settings: Sequence[str]) -> TrainConfig:
             fix=f"`{PROG} --data digits`, or a recipe of `{PROG} --list`",
         )
     return TrainConfig()
+
+
+def _refuse_without(recipe: Recipe, given: Mapping[str, str | None]) -> None:
+    for flag in recipe.needs:
+        if given[flag] is None:
+            raise UsageError(
+                f"the recipe '{recipe.name}' needs {flag}", where=PROG, fix=f"`{recipe.measured['command']}`"
+            )
 
 
 def _run_name(command: TrainCommand, config: TrainConfig) -> str:

@@ -89,5 +89,6 @@ def open_dataset(config: DataConfig | str) -> Dataset:
         seed=config.split_seed,
         val_share=config.val_share,
         pool_shares=config.pool_shares,
+        train_limit=config.train_limit,
     )
     return Dataset(source, splits, config)

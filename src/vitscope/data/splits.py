@@ -51,26 +51,44 @@ def make_splits(
     seed: int = 0,
     val_share: float = 0.1,
     pool_shares: tuple[float, float, float] = (0.68, 0.12, 0.2),
+    train_limit: int | None = None,
 ) -> Splits:
     """Three parts from what a source gives.
 
     Three given parts stay as they are. Of two, the one that is not for training is the test set, whatever it is
-    called, and validation is carved from the training pictures. One pool is drawn apart. All draws keep the classes'
-    shares.
+    called, and validation is carved from the training pictures. One pool is drawn apart. Of the training pictures
+    `train_limit` are kept at most. All draws keep the classes' shares.
     """
+    train, val, test, how = _parts(labels, parts, seed, val_share, pool_shares)
+    if train_limit is not None and train_limit < len(train):
+        share = train_limit / len(train)
+        kept, _ = _drawn(labels, train, (share, 1 - share), seed)
+        how += f"; {len(kept):,} of {len(train):,} training pictures"
+        train = kept
+    return _made(labels, train, val, test, how)
+
+
+def _parts(
+    labels: np.ndarray,
+    parts: Mapping[str, np.ndarray],
+    seed: int,
+    val_share: float,
+    pool_shares: tuple[float, float, float],
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, str]:
+    """Train, validation, test, and where they come from."""
     given = {name: _same_as(name, parts) for name in PARTS}
     train, val, test = (given[name] for name in PARTS)
     if train is not None and val is not None and test is not None:
-        return _made(labels, parts[train], parts[val], parts[test], "train, validation and test as given")
+        return parts[train], parts[val], parts[test], "train, validation and test as given"
     held_out = val if test is None else test
     if train is not None and held_out is not None:
         kept, carved = _drawn(labels, parts[train], (1 - val_share, val_share), seed)
         how = f"test is the given '{held_out}', validation {val_share:.0%} of the given '{train}'"
-        return _made(labels, kept, carved, parts[held_out], how + f", stratified, seed {seed}")
+        return kept, carved, parts[held_out], how + f", stratified, seed {seed}"
     pool = np.sort(np.concatenate(list(parts.values()))) if parts else np.arange(len(labels))
     kept, carved, held = _drawn(labels, pool, pool_shares, seed)
     shares = "/".join(f"{100 * share:g}" for share in pool_shares)
-    return _made(labels, kept, carved, held, f"one pool, drawn apart {shares}, stratified, seed {seed}")
+    return kept, carved, held, f"one pool, drawn apart {shares}, stratified, seed {seed}"
 
 
 def _made(labels: np.ndarray, train: np.ndarray, val: np.ndarray, test: np.ndarray, how: str) -> Splits:

@@ -26,6 +26,11 @@ class Recipe:
     measured: dict[str, str]
     """What its docstring tells: command, time, accuracy -> text."""
 
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Flags it cannot do without, as its docstring names them: `needs: --from --data`."""
+        return tuple(self.measured.get("needs", "").split())
+
     def __call__(self) -> TrainConfig:
         return self.make()
 

@@ -17,6 +17,7 @@ STRUCTURAL = (
     "data.split_seed",
     "data.val_share",
     "data.pool_shares",
+    "data.train_limit",
     "data.batch_size",  # the place in the epoch is counted in batches
     "data.sampling",
     "data.repeats",

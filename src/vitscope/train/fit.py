@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vitscope.core.errors import EXIT_DONE, EXIT_FAILED
+from vitscope.core.errors import EXIT_DONE, EXIT_FAILED, DivergedError
 from vitscope.core.folder_lock import FolderLock
 from vitscope.core.onlooker import OnlookerFolder
 from vitscope.core.run_folder import RunFolder
@@ -177,7 +177,11 @@ def fit(
             processes.by_first(lambda: draw_first(work, bench))
 
         # --- training ------------------------------------------------------------------------------------------------
-        train(work)
+        try:
+            train(work)
+        except DivergedError:
+            processes.by_first(lambda: draw(work, bench, None))  # the curves show how it came about
+            raise
         write_rows(work, [])
         if work.course.is_over:
             require_model(work)

@@ -20,15 +20,20 @@ from vitscope.train.memory import is_out_of_memory
 from vitscope.train.state import TrainState
 from vitscope.train.step import AfterStep, Objective, train_step
 
+WORTH_COMPILING = 2e15
+"""Multiply-adds, forward and backward: about two minutes of a small ViT on an H200 as a graph of plain kernels."""
 WARM_UPS = 3  # as torch's own graphs: libraries choose their kernels and workspaces in the first calls
 
 
-def choose_launch(wish: str, device: torch.device, *, alone: bool = True) -> str:
-    """`auto` decided; what a device cannot do is left out. Several processes launch kernel by kernel."""
+def choose_launch(wish: str, device: torch.device, *, work: float = 0.0, alone: bool = True) -> str:
+    """`auto` decided; what a device cannot do is left out. Several processes launch kernel by kernel. `work`: the
+    multiply-adds of the whole run. Compiling takes half a minute and up to three quarters off what comes after."""
     if not alone:
         return "eager"
     if wish == "auto":
-        return "graph" if device.type == "cuda" else "eager"
+        if device.type != "cuda":
+            return "eager"
+        return "compiled_graph" if work >= WORTH_COMPILING else "graph"
     if device.type != "cuda":
         return {"graph": "eager", "compiled_graph": "compiled"}.get(wish, wish)
     return wish
@@ -158,12 +163,13 @@ class Launcher:
                     self._refuse_to_halve(error)
                     raise
                 remedy, reason = is_out_of_memory(error), _in_a_line(error)
+                cannot_compile = _is_about_compiling(error)
             # Only here are the frames gone that held the failed step's memory.
             self._forget()
             if remedy:
                 self._halve()
             else:
-                self._launch_plainly(reason)
+                self._launch_plainly(reason, cannot_compile=cannot_compile)
 
     def _prove_loader(self) -> None:
         """A compiled loader is tried once, before anything depends on it."""
@@ -215,10 +221,11 @@ class Launcher:
             f"{-(-self.batch_size // new)} parts; the batch stays {self.batch_size}"
         )
 
-    def _launch_plainly(self, reason: str) -> None:
+    def _launch_plainly(self, reason: str, *, cannot_compile: bool) -> None:
+        """Of two means only the one goes that failed."""
         was = self.launch
-        self.launch = "compiled" if was == "compiled_graph" else "eager"
-        if self.launch == "eager":
+        self.launch = ("graph" if cannot_compile else "compiled") if was == "compiled_graph" else "eager"
+        if not self.launch.startswith("compiled"):
             self._objective = self.objective
             if isinstance(self.loader, DeviceLoader):
                 self.loader.make_plainly()
@@ -227,6 +234,10 @@ class Launcher:
 
 def _in_a_line(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+
+
+def _is_about_compiling(error: Exception) -> bool:
+    return type(error).__module__.startswith(("torch._dynamo", "torch._inductor", "triton"))
 
 
 def _fresh_generator(device: torch.device) -> None:

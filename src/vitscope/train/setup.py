@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -22,6 +23,7 @@ from vitscope.data.dataset import Dataset
 from vitscope.data.loaders.choose import loader_kind, make_loader
 from vitscope.data.loaders.loader import BadSample, Loader
 from vitscope.data.order import ALONE
+from vitscope.models.accounting.account import Account
 from vitscope.models.config import pair
 from vitscope.train.checkpoints.content import require_finite
 from vitscope.train.checkpoints.store import CheckpointError, Checkpoints
@@ -63,9 +65,16 @@ class Bench:
     device: torch.device
     processes: Processes = ALONE_PROCESSES
 
-    @property
+    @cached_property
     def launch(self) -> str:
-        return choose_launch(self.config.precision.launch, self.device, alone=self.processes.world == 1)
+        wish, alone = self.config.precision.launch, self.processes.world == 1
+        work = self.multiply_adds() if wish == "auto" and alone and self.device.type == "cuda" else 0.0
+        return choose_launch(wish, self.device, work=work, alone=alone)
+
+    def multiply_adds(self) -> float:
+        """Of the whole run: a backward pass costs twice the forward pass."""
+        pictures = len(self.dataset.splits["train"]) * self.config.loop.epochs
+        return 3.0 * Account(self.config.model.bare).macs * pictures
 
     def loader(self, part: str, *, training: bool, say: Say, run: RunFolder | None = None) -> Loader:
         """Of a training batch each process has its part; evaluation sees every picture in every process."""
@@ -177,6 +186,8 @@ def set_up(
         say(f"fsdp: weights, gradients, optimiser and running mean are cut into {processes.world} shards")
     elif config.loop.parallel == "fsdp":
         say("loop.parallel 'fsdp' is for several processes: this one is alone and holds everything")
+    if config.precision.launch == "auto":
+        say(f"a step is launched as '{bench.launch}', chosen by the device and by the work to come")
     launcher = Launcher(
         state,
         train_loader,

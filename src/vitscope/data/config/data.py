@@ -32,6 +32,8 @@ class DataConfig:
     """Share of the training pictures that becomes validation, where none is given."""
     pool_shares: tuple[float, float, float] = (0.68, 0.12, 0.2)
     """Train, validation and test, where the pictures are one pool."""
+    train_limit: int | None = None
+    """Train on so many pictures only, drawn by `split_seed` with the classes' shares kept."""
     batch_size: int = 128
     """Pictures per step, over all processes."""
     loader: Literal["auto", "worker", "device"] = "auto"
@@ -71,6 +73,8 @@ class DataConfig:
         shares = self.pool_shares
         adds_up = min(shares) > 0 and math.isclose(sum(shares), 1, abs_tol=1e-6)
         require(adds_up, "pool_shares", "three positive shares that add up to 1", shares)
+        limit = self.train_limit
+        require(limit is None or 0 < limit <= 10**12, "train_limit", "a positive integer, or nothing", limit)
         require(0 < self.batch_size <= 1_000_000, "batch_size", "from 1 to 1,000,000", self.batch_size)
         require(self.workers is None or 0 <= self.workers <= 1024, "workers", "from 0 to 1024", self.workers)
         require(0 < self.timeout_s < math.inf, "timeout_s", "a positive number of seconds", self.timeout_s)

@@ -15,7 +15,7 @@ class PrecisionConfig:
     """Type of the arithmetic; weights stay fp32. `auto`: bf16 on a GPU that has it, else fp32. fp16 scales its loss."""
     launch: Literal["auto", "eager", "compiled", "graph", "compiled_graph"] = "auto"
     """How a step is launched: kernel by kernel, through `torch.compile`, as one CUDA graph, or both. `auto`: eager on
-    the CPU, a CUDA graph on a GPU."""
+    the CPU, on a GPU a CUDA graph, and of compiled kernels where the run is long enough to pay for compiling."""
     tf32: bool = False
     """Let fp32 matrix products on a GPU round to tf32: faster, three digits."""
     grad_checkpointing: bool = False

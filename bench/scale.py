@@ -1,0 +1,147 @@
+"""How the cost of training grows: with tokens (resolution and patch), width, depth and batch.
+
+    python bench/scale.py --device cuda                # the table of docs/scale.md
+    python bench/scale.py --device cpu --quick         # seconds: does the script work?
+
+Each row is a training step of the engine (bf16 on a GPU, AdamW, clipping) on pictures that lie on the device, without
+augmentation: the median over rounds, and the most memory that was taken. Beside it stand the multiply-adds that were
+counted, forward and backward, and how many of them were done in a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import itertools
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from surroundings import report, surroundings
+from timing import Clock, summary
+from vitscope.data.config import DataConfig
+from vitscope.data.dataset import open_dataset
+from vitscope.models.accounting.account import Account
+from vitscope.models.config import ViTConfig
+from vitscope.train.config import LoopConfig, PrecisionConfig, TrainConfig, named_model
+from vitscope.train.launch import Launcher
+from vitscope.train.setup import lay_out, make_state, settle
+
+BATCHES = 4
+
+
+@dataclass(frozen=True)
+class Row:
+    what: str
+    img_size: int
+    patch_size: int
+    embed_dim: int
+    depth: int
+    batch: int
+
+    @property
+    def model(self) -> ViTConfig:
+        return ViTConfig(
+            img_size=self.img_size,
+            patch_size=self.patch_size,
+            embed_dim=self.embed_dim,
+            depth=self.depth,
+            num_heads=self.embed_dim // 64,
+            num_classes=10,
+        )
+
+
+ROWS = [
+    *(Row("patch", 32, patch, 384, 12, 512) for patch in (8, 4, 2)),
+    *(Row("patch", 224, patch, 384, 12, 128) for patch in (32, 16, 8)),
+    *(Row("resolution", size, 16, 384, 12, 128) for size in (112, 160, 224, 320, 448)),
+    *(Row("width", 224, 16, width, 12, 128) for width in (192, 384, 768, 1024)),
+    *(Row("depth", 224, 16, 384, depth, 128) for depth in (6, 12, 24)),
+    *(Row("batch", 224, 16, 768, 12, batch) for batch in (32, 64, 128, 256)),
+    *(Row("batch", 32, 4, 384, 12, batch) for batch in (64, 256, 1024)),
+]
+QUICK = [Row("patch", 32, patch, 64, 2, 4) for patch in (16, 8)]
+
+
+def measure(row: Row, device: torch.device, launch: str, rounds: int) -> dict[str, float]:
+    data = DataConfig(
+        name=f"synthetic:size={row.img_size},count={int(BATCHES * row.batch / 0.68) + 100},classes=10",
+        batch_size=row.batch,
+        loader="device",
+        cache=False,
+    )
+    config = TrainConfig(
+        model=named_model("vit", row.model),
+        data=data,
+        precision=PrecisionConfig(launch=launch),  # pyright: ignore[reportArgumentType]
+        loop=LoopConfig(epochs=1, device=device.type, log_every=1000),
+    )
+    dataset = open_dataset(data)
+    bench = lay_out(settle(config, dataset), dataset, device)
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    loader = bench.loader("train", training=True, say=_silent)
+    state, objective = make_state(bench, loader.num_batches, _silent)
+    launcher = Launcher(state, loader, objective, launch=bench.launch, batch_size=row.batch, seed=0)
+    epochs = itertools.count()
+
+    def epoch() -> None:
+        for _ in launcher.epoch(next(epochs), 0):
+            pass
+        state.ledger.clear()
+
+    epoch()
+    clock = Clock(device)
+    seconds = summary([clock.seconds_per_call(epoch, 1) / loader.num_batches for _ in range(rounds)]).median
+    memory = torch.cuda.max_memory_allocated(device) / 2**30 if device.type == "cuda" else float("nan")
+    macs = 3 * Account(row.model).macs
+    loader.close()
+    return {
+        "tokens": row.model.num_tokens,
+        "ms": 1e3 * seconds,
+        "images_per_s": row.batch / seconds,
+        "gmacs": macs / 1e9,
+        "tmacs_per_s": macs * row.batch / seconds / 1e12,
+        "gib": memory,
+    }
+
+
+def _silent(text: str) -> None:
+    pass
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--launch", default="graph", help="graph needs no half minute of compiling for each row")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", help="rows of this kind: patch, resolution, width, depth, batch")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes: does the script work?")
+    parser.add_argument("--json", type=Path)
+    wish = parser.parse_args()
+    device = torch.device(wish.device)
+    lines = [
+        "| grows | px | patch | tokens | width | depth | batch | ms a step | images/s | GMAC an image | TMAC/s | GiB |",
+        "|---|" + "---:|" * 11,
+    ]
+    rows = []
+    for row in QUICK if wish.quick else ROWS:
+        if wish.only not in (None, row.what):
+            continue
+        found = measure(row, device, wish.launch, wish.rounds)
+        rows.append({**row.__dict__, **found})
+        lines.append(
+            f"| {row.what} | {row.img_size} | {row.patch_size} | {found['tokens']} | {row.embed_dim} | {row.depth} "
+            f"| {row.batch} | {found['ms']:.1f} | {found['images_per_s']:,.0f} | {found['gmacs']:.2f} "
+            f"| {found['tmacs_per_s']:.1f} | {found['gib']:.1f} |"
+        )
+        print(lines[-1], flush=True)
+        gc.collect()
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
+    report(surroundings(device), rows, "\n".join(lines), wish.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""Recipes for photographs: Imagenette from new weights, and fine-tuning on whatever is at hand."""
+
+from __future__ import annotations
+
+from vitscope.core.config import updated
+from vitscope.data.config import DataConfig, augmentation
+from vitscope.recipes.registry import recipe
+from vitscope.train.config import (
+    CheckpointConfig,
+    LoopConfig,
+    LossConfig,
+    OptimConfig,
+    TrainConfig,
+    named_model,
+)
+
+
+@recipe
+def imagenette_vit_small() -> TrainConfig:
+    """A ViT of Small's size on Imagenette from new weights, at 128 pixels: Muon, strong augmentation.
+
+    command: vitscope train imagenette_vit_small
+    time: not measured yet
+    accuracy: not measured yet
+    """
+    # 8,522 pictures are few: small patches and many views of each.
+    model = named_model("vit_small").changed(
+        img_size=128, patch_size=8, pool="mean", class_token=False, init="mimetic", drop_path_rate=0.2
+    )
+    return TrainConfig(
+        model=model,
+        data=DataConfig(name="imagenette160", batch_size=256),
+        augment=updated(augmentation("strong", 128), crop_scale=(0.25, 1.0)),
+        optim=OptimConfig(name="muon", lr=1e-3),
+        loss=LossConfig(smoothing=0.1),
+        loop=LoopConfig(epochs=300, eval_every=10, log_every=50),
+        checkpoint=CheckpointConfig(every_epochs=50),
+    )
+
+
+@recipe
+def finetune() -> TrainConfig:
+    """Fine-tuning: weights of another run on other data, gently, the lower blocks more gently still.
+
+    command: vitscope train finetune --from RUN --data NAME
+    needs: --from --data
+    time: not measured yet
+    accuracy: not measured yet
+    """
+    return TrainConfig(
+        data=DataConfig(batch_size=32),
+        augment=augmentation("basic", 32),
+        optim=OptimConfig(name="adamw", lr=3e-5, weight_decay=0.01, layer_decay=0.75),
+        loop=LoopConfig(epochs=10),
+    )
