@@ -99,7 +99,7 @@ def compare(config: TrainConfig, folder: Path, beside: str) -> tuple[list[float]
         return Evaluation(0.0, 0.0, None, 1, torch.zeros(1, 1, dtype=torch.int64), [], batch_size)
 
     work.evaluate = time_other
-    work.save_model = lambda: None
+    work.write_model = lambda weights, step: None
     train(work)
     return clocked.images_per_s[1:], seen[1:]
 
