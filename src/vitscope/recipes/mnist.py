@@ -28,7 +28,7 @@ def mnist_cnn() -> TrainConfig:
         data=mnist(128),
         augment=SHIFTED,
         optim=OptimConfig(name="adamw", lr=2e-3),
-        loop=LoopConfig(epochs=6),
+        loop=LoopConfig(epochs=5),
     )
 
 
