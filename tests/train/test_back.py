@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from torch import Tensor
 from train.tiny_runs import differing, network, state_of, tiny
 from vitscope.core.config import updated
 from vitscope.core.errors import DataError, DivergedError, UsageError, VitscopeError
+from vitscope.core.run_folder import RunFolder
 from vitscope.core.run_view import read_run
 from vitscope.models.config import CNNConfig
 from vitscope.train import finish, launch
@@ -24,6 +26,7 @@ from vitscope.train.checkpoints.store import CheckpointError, Checkpoints
 from vitscope.train.config import CheckpointConfig, TrainConfig
 from vitscope.train.fit import Run, fit
 from vitscope.train.launch import Launcher
+from vitscope.train.run_log import nothing_left_of_refusals
 from vitscope.train.show.observer import Observer
 from vitscope.train.signals import StopFlag
 from vitscope.train.state import TrainState
@@ -307,3 +310,33 @@ def test_a_run_that_diverged_is_drawn(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(DivergedError):
         fit(config, out=tmp_path / "run", quiet=True)
     assert drawn == ["first_batches", "curves", "lr", "grad_norms"]
+
+
+# --- a run that is only beginning -------------------------------------------------------------------------------------
+
+
+def test_it_is_alive_while_its_pictures_are_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That may take longer than a heartbeat counts."""
+    make, beating = fit_module.set_up, []
+
+    def looking(*args: Any, **given: Any) -> Any:
+        beating.append(any(thread.name == "vitscope-heartbeat" for thread in threading.enumerate()))
+        return make(*args, **given)
+
+    monkeypatch.setattr(fit_module, "set_up", looking)
+    fit(tiny(), out=tmp_path / "run", quiet=True)
+    assert beating == [True]
+    assert not any(thread.name == "vitscope-heartbeat" for thread in threading.enumerate())
+
+
+@pytest.mark.parametrize("trained", [False, True])
+def test_only_a_run_that_has_come_nowhere_leaves_nothing(trained: bool, tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path / "run", name="x")
+    run.log_path.write_text("x")
+    if trained:
+        run.metrics.append(step=1, epoch=0)
+    before = everything(run.path)
+    with pytest.raises(DataError), nothing_left_of_refusals(run):
+        raise DataError("too many bad pictures")
+    assert run.path.exists() is trained
+    assert everything(run.path) == (before if trained else {})

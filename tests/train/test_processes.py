@@ -339,3 +339,11 @@ def test_leaving_takes_the_wrapper_off() -> None:
 def test_a_picture_left_out_elsewhere_is_named_there(caplog: pytest.LogCaptureFixture) -> None:
     setup._name_aloud(BadSample(3, "cat.png", "truncated"))
     assert "left out: cat.png: truncated" in caplog.text
+
+
+def test_the_others_wait_for_as_long_as_the_first_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch's own half hour is less than decoding, drawing and testing may take."""
+    asked: dict[str, Any] = {}
+    monkeypatch.setattr(torch.distributed, "init_process_group", lambda *_, **given: asked.update(given))
+    processes._start_group(torch.device("cpu"), 0, 2)
+    assert asked["timeout"].total_seconds() >= 24 * 3600
