@@ -23,7 +23,7 @@ from torch.nn import functional as F
 from torchvision.transforms import v2
 
 from surroundings import surroundings, why_no_compiler
-from timing import Call, Clock, interleaved, paired_ratio, summary
+from timing import Call, Clock, as_cuda_graph, interleaved, paired_ratio, summary
 from vitscope import create_model
 from vitscope.data.config import AugmentConfig, augmentation, half_normalised
 from vitscope.data.loaders.device import DeviceLoader
@@ -79,15 +79,7 @@ def captured(loader: DeviceLoader) -> Callable[[], Batch]:
 
 def as_graph(work: Callable[[], Batch]) -> Callable[[], Batch]:
     """`work` recorded once and launched again as a whole."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            work()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        result = work()
+    graph, result = as_cuda_graph(work)
 
     def replay() -> Batch:
         graph.replay()

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from surroundings import surroundings
 from throughput import release
-from timing import Call, Clock, interleaved, paired_ratio, summary
+from timing import Call, Clock, as_cuda_graph, interleaved, paired_ratio, summary
 from vitscope.models.layers.short_attention import is_short, short_attention
 
 #         batch, tokens, heads, numbers per head; the last is one image: is it slower where the card is nearly empty?
@@ -84,16 +84,7 @@ def prove(shape: tuple[int, int, int, int]) -> str:
 
 def graphed(call: Call, calls: int = 10) -> Call:
     """The call, so often in one CUDA graph."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            call()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(calls):
-            call()
+    graph, _ = as_cuda_graph(lambda: [call() for _ in range(calls)])
     return graph.replay
 
 

@@ -9,10 +9,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 
 Call = Callable[[], object]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,20 @@ class Clock:
         end.record()
         self.wait()
         return start.elapsed_time(end) / 1e3 / repeats
+
+
+def as_cuda_graph(work: Callable[[], T]) -> tuple[torch.cuda.CUDAGraph, T]:
+    """`work` as one CUDA graph, and where its replays leave their result."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            work()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = work()
+    return graph, result
 
 
 def interleaved(calls: dict[str, Call], clock: Clock, *, rounds: int, least_seconds: float) -> dict[str, list[float]]:

@@ -196,6 +196,8 @@ def test_overwrite_that_is_stopped_half_way_can_be_repeated(monkeypatch: pytest.
     with pytest.raises(VitscopeError, match="cannot replace the old run"):
         RunFolder.create("out", name="x", overwrite=True)
     assert run.status_path.exists()
+    assert run.plots.exists(), "what had been moved is back"
+    assert not (run.path / ".replaced").exists()
     monkeypatch.setattr(Path, "rename", real)
     RunFolder.create("out", name="x", overwrite=True)
     assert not run.metrics_path.exists()

@@ -3,7 +3,9 @@ begin, and nothing but a run is ever replaced."""
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 from vitscope.core.errors import UsageError, VitscopeError
@@ -30,8 +32,9 @@ def set_aside(path: Path) -> None:
         else:
             aside.mkdir()
             # The status goes last: if this is interrupted, the folder is still known as a run.
-            for entry in sorted(_entries(path), key=lambda entry: entry.name == STATUS):
-                entry.rename(aside / entry.name)
+            with _all_or_none(aside, path):
+                for entry in sorted(_entries(path), key=lambda entry: entry.name == STATUS):
+                    entry.rename(aside / entry.name)
     except OSError as error:
         raise VitscopeError(
             f"cannot replace the old run: {error}", where=str(path), fix="choose another --out"
@@ -49,6 +52,18 @@ def put_back(path: Path) -> None:
 def forget(path: Path) -> None:
     """The run that was set aside, for good."""
     shutil.rmtree(path / REPLACED, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _all_or_none(aside: Path, path: Path) -> Iterator[None]:
+    """Half a run must not be taken for one that was set aside."""
+    try:
+        yield
+    except OSError:
+        for entry in aside.iterdir():
+            entry.rename(path / entry.name)
+        aside.rmdir()
+        raise
 
 
 def _entries(path: Path) -> list[Path]:

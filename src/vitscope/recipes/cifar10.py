@@ -10,13 +10,12 @@ from vitscope.train.config import (
     LoopConfig,
     LossConfig,
     OptimConfig,
-    PrecisionConfig,
     ScheduleConfig,
     TrainConfig,
     named_model,
 )
 
-# Epochs of half a second: looked at, judged and saved more rarely than by default.
+# Epochs of half a second are saved more rarely than by default.
 RARELY = CheckpointConfig(every_epochs=25)
 
 
@@ -77,7 +76,7 @@ def cifar10_vit_tiny() -> TrainConfig:
 
 @recipe
 def cifar10_vit_small() -> TrainConfig:
-    """vit_small on CIFAR-10 from new weights: Muon, mimetic initialisation, strong augmentation.
+    """vit_small on CIFAR-10 from new weights: Muon, mimetic initialisation, mixed pictures.
 
     command: vitscope train cifar10_vit_small
     time: not measured yet
@@ -107,6 +106,5 @@ def cifar10_resnet() -> TrainConfig:
         data=DataConfig(name="cifar10", batch_size=128),
         augment=AugmentConfig(crop="padded", flip="random"),
         optim=OptimConfig(name="sgd", lr=0.1, weight_decay=5e-4, clip_norm=None),
-        precision=PrecisionConfig(),
         loop=LoopConfig(epochs=100),
     )
