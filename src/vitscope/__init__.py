@@ -50,7 +50,8 @@ if TYPE_CHECKING:
     from vitscope.train.replay import replay_bad_step
     from vitscope.train.show.observer import Observer
     from vitscope.weights.create import create_model
-    from vitscope.weights.folder import load_labels, load_model, load_preprocessing, save_model
+    from vitscope.weights.folder import load_labels, load_preprocessing, save_model
+    from vitscope.weights.load import load_model
 
 _HOMES = {
     "VitscopeError": "vitscope.core.errors",
@@ -88,7 +89,7 @@ _HOMES = {
     "replay_bad_step": "vitscope.train.replay",
     "create_model": "vitscope.weights.create",
     "load_labels": "vitscope.weights.folder",
-    "load_model": "vitscope.weights.folder",
+    "load_model": "vitscope.weights.load",
     "load_preprocessing": "vitscope.weights.folder",
     "save_model": "vitscope.weights.folder",
 }

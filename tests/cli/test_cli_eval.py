@@ -22,7 +22,8 @@ from vitscope.models.config import ViTConfig
 from vitscope.models.model import VisionModel
 from vitscope.train.config import TrainConfig
 from vitscope.train.measure import class_order
-from vitscope.weights.folder import load_model, save_model
+from vitscope.weights.folder import save_model
+from vitscope.weights.load import load_model
 
 TINY = ViTConfig(img_size=8, patch_size=4, in_chans=1, num_classes=10, embed_dim=16, depth=1, num_heads=2)
 SEEN = PreprocessConfig(img_size=(8, 8), in_chans=1, mean=(0.3,), std=(0.4,))

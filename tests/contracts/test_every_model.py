@@ -25,7 +25,8 @@ from vitscope.models.build import CONFIGS, build_model
 from vitscope.models.layers.attention import Attention
 from vitscope.models.resnet import Bottleneck, ResidualBlock
 from vitscope.models.variants import VARIANTS, model_config
-from vitscope.weights.folder import load_model, save_model
+from vitscope.weights.folder import save_model
+from vitscope.weights.load import load_model
 
 NAMES = list(VARIANTS)
 CLASSIFIERS = [name for name in NAMES if VARIANTS[name].is_classifier]

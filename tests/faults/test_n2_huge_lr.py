@@ -14,7 +14,7 @@ from faults.train_process import STEPS_PER_EPOCH, Ended, everything, start_warm,
 from vitscope.core.errors import EXIT_DIVERGED, EXIT_TERMINATED
 from vitscope.core.run_view import read_run
 from vitscope.train.checkpoints.store import Checkpoints
-from vitscope.weights.folder import load_model
+from vitscope.weights.load import load_model
 
 USUAL = {"adamw": 1e-3, "sgd": 0.1, "muon": 1e-3}
 MOST_STEPS = 50

@@ -24,7 +24,7 @@ from vitscope.train.config import TrainConfig
 from vitscope.train.fit import fit
 from vitscope.train.show.observer import Observer
 from vitscope.train.state import TrainState
-from vitscope.weights.folder import load_model
+from vitscope.weights.load import load_model
 
 EPOCH = 19
 SMALL = 15_000

@@ -33,7 +33,8 @@ from vitscope.train.fit import Run, fit
 from vitscope.train.measure import measure
 from vitscope.train.signals import StopFlag
 from vitscope.train.state import TrainState
-from vitscope.weights.folder import load_model, save_model
+from vitscope.weights.folder import save_model
+from vitscope.weights.load import load_model
 
 quick = pytest.mark.usefixtures("no_pictures")
 

@@ -13,7 +13,8 @@ from vitscope.core.errors import ConfigError
 from vitscope.data.config import PreprocessConfig, half_normalised
 from vitscope.models.build import build_model
 from vitscope.models.config import CNNConfig, MAEConfig, ViTConfig
-from vitscope.weights.folder import load_labels, load_model, load_preprocessing, save_model
+from vitscope.weights.folder import load_labels, load_preprocessing, save_model
+from vitscope.weights.load import load_model
 
 SMALL: dict[str, Any] = {"img_size": 32, "patch_size": 8, "embed_dim": 16, "depth": 1, "num_heads": 2}
 TINY = ViTConfig(**SMALL, num_classes=3)

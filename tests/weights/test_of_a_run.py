@@ -13,7 +13,8 @@ from vitscope.data.config import PreprocessConfig
 from vitscope.models.build import build_model
 from vitscope.models.config import ViTConfig
 from vitscope.weights import folder as folder_file
-from vitscope.weights.folder import load_config, load_labels, load_model, load_preprocessing, model_folder, save_model
+from vitscope.weights.folder import load_config, load_labels, load_preprocessing, model_folder, save_model
+from vitscope.weights.load import load_model
 
 TINY = ViTConfig(img_size=16, patch_size=8, embed_dim=16, depth=1, num_heads=2, num_classes=3)
 SEEN = PreprocessConfig(img_size=(16, 16), mean=(0.1, 0.2, 0.3))

@@ -14,7 +14,8 @@ from torch.nn.utils import parametrizations
 from vitscope.core.errors import ConfigError, VitscopeError
 from vitscope.models.build import build_model
 from vitscope.models.config import MAEConfig, ViTConfig
-from vitscope.weights.folder import load_config, load_model, save_model, unwrapped
+from vitscope.weights.folder import load_config, save_model, unwrapped
+from vitscope.weights.load import load_model
 
 SMALL: dict[str, Any] = {"img_size": 32, "patch_size": 8, "embed_dim": 16, "depth": 2, "num_heads": 2}
 TINY = ViTConfig(**SMALL, num_classes=3)

@@ -35,6 +35,7 @@ class VisionModel(nn.Module):
         self.grad_checkpointing = False
         self.preprocessing: Any = None  # what its pictures must go through, and
         self.labels: list[str] | None = None  # what its classes are called: carried from load to save
+        self.certificate: Any = None  # what became of every tensor, where the weights were loaded
 
     @property
     def num_classes(self) -> int:

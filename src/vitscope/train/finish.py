@@ -23,7 +23,7 @@ from vitscope.train.show.plots.grad_norms import draw_grad_norms
 from vitscope.train.show.plots.lr import draw_lr
 from vitscope.train.show.plots.worst import draw_worst
 from vitscope.train.work import Work, say
-from vitscope.weights.folder import load_model
+from vitscope.weights.load import load_model
 
 FIRST_BATCHES = 2
 

@@ -17,7 +17,7 @@ from vitscope.data.loaders.choose import make_loader
 from vitscope.models.config import pair
 from vitscope.models.variants import is_classifier
 from vitscope.train.evaluate import Evaluation, evaluate
-from vitscope.weights.folder import load_model
+from vitscope.weights.load import load_model
 
 TRAIN_ON_THESE = "give data with the model's classes, or train on these: `vitscope train --from MODEL --data NAME`"
 

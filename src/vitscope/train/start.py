@@ -7,26 +7,14 @@ from typing import Any
 
 from torch import Tensor
 
-from vitscope.core.config import shortened, to_dict, updated
+from vitscope.core.config import updated
 from vitscope.core.errors import ConfigError, expected
 from vitscope.models.build import build_model
-from vitscope.models.config import MAEConfig, ModelConfig, SimMIMConfig, ViTConfig, pair
+from vitscope.models.config import MAEConfig, SimMIMConfig, pair
 from vitscope.models.model import VisionModel
 from vitscope.train.config import ModelSection
-from vitscope.weights.fit import refuse_mismatch
-from vitscope.weights.folder import load_model
-
-FREE = {
-    "num_classes",  # a new head, where they differ
-    "img_size",  # positions are resampled
-    "drop_rate",
-    "attn_drop_rate",
-    "drop_path_rate",
-    "head_drop_rate",
-    "init",  # how weights begin, which are replaced
-    "zero_init_last",
-}
-"""Settings that may differ from those of the weights' model."""
+from vitscope.weights.fit import refuse_mismatch, refuse_other_layers
+from vitscope.weights.load import load_model
 
 
 def starting_model(
@@ -58,7 +46,7 @@ def _take_weights(model: VisionModel, source: str, labels: Sequence[str] | None)
     if isinstance(given.config, MAEConfig | SimMIMConfig):
         given = given.encoder
         remarks.append("of a masked model, only the encoder is taken")
-    remarks += _refuse_other_layers(given.config, model.config, source)
+    remarks += refuse_other_layers(given.config, model.config, where=f"checkpoint.init_from: {source}")
     if pair(given.config.img_size) != pair(model.config.img_size):
         old, new = (" x ".join(map(str, pair(config.img_size))) for config in (given.config, model.config))
         given.set_input_size(model.config.img_size)
@@ -90,45 +78,3 @@ def _with_head(given: VisionModel, model: VisionModel, labels: Sequence[str] | N
         said = f"a new head: class {place} is '{wanted[place]}' instead of '{known[place]}'"
     others = {name: tensor for name, tensor in tensors.items() if not name.startswith(heads)}
     return {**others, **fresh}, said
-
-
-def _refuse_other_layers(given: ModelConfig, asked: ModelConfig, source: str) -> list[str]:
-    if given.family != asked.family:
-        raise ConfigError(
-            expected("model.family", f"'{given.family}', of which the weights are", f"'{asked.family}'"),
-            where=f"checkpoint.init_from: {source}",
-            fix="name a model of that family, or leave the model out: --from alone takes the one of the weights",
-        )
-    remarks, wanted = [], _layers(asked)
-    for key, value in _layers(given).items():
-        if value == wanted[key]:
-            continue
-        if key == "pool" and "attention" not in (value, wanted[key]):  # no weights belong to it
-            remarks.append(f"pool is '{wanted[key]}' instead of '{value}'")
-            continue
-        shown = getattr(given, key), getattr(asked, key)
-        theirs, ours = map(shortened, shown if shown[0] != shown[1] else (value, wanted[key]))
-        raise ConfigError(
-            expected(f"model.{key}", f"{theirs}, as the weights have it", ours),
-            where=f"checkpoint.init_from: {source}",
-            fix="set it to that, or train from new weights (without --from)",
-        )
-    return remarks
-
-
-def _layers(config: ModelConfig) -> dict[str, Any]:
-    """The settings that decide which layers there are and what they compute, each in one form."""
-    layers = {key: value for key, value in to_dict(config).items() if key not in FREE}
-    if "patch_size" in layers:
-        layers["patch_size"] = pair(config.patch_size)  # pyright: ignore[reportAttributeAccessIssue]
-    if isinstance(config, ViTConfig):
-        del layers["mlp_ratio"]
-        layers |= {
-            "num_heads": config.block_heads,
-            "head_dim": config.dim_per_head,
-            "mlp_dim": config.block_mlp_dims,
-            "act": config.activation,
-            "layer_scale": config.layer_scale is not None,
-            "prefix_position": config.prefix_position if config.position == "learned" else True,
-        }
-    return layers

@@ -16,7 +16,7 @@ from vitscope.core.errors import ConfigError, expected
 from vitscope.data.config import PreprocessConfig, half_normalised
 from vitscope.models.config import pair
 from vitscope.models.model import VisionModel
-from vitscope.weights.folder import load_model
+from vitscope.weights.load import load_model
 
 LUMINANCE = (0.299, 0.587, 0.114)
 """Share of red, green and blue in grey, as Pillow converts (ITU-R 601)."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 
-from vitscope.core.config import shortened
+from vitscope.core.config import shortened, to_dict, updated
 from vitscope.core.errors import ConfigError, VitscopeError, expected
 from vitscope.data.config import PreprocessConfig
 from vitscope.models.build import build_model
-from vitscope.models.config import ModelConfig, pair
+from vitscope.models.config import ModelConfig, ViTConfig, pair
 
 
 def refuse_weights(config: ModelConfig, tensors: Mapping[str, torch.Tensor], *, where: str, fix: str) -> None:
@@ -74,3 +75,70 @@ def refuse_preprocessing(
                 where=where,
                 fix=fix or f"give preprocessing with {name}={wanted}, {other}",
             )
+
+
+def fitted_preprocessing(preprocessing: PreprocessConfig | None, config: ModelConfig) -> PreprocessConfig | None:
+    """The same for a model of another size or other channels, which take the mean of theirs."""
+    if preprocessing is None:
+        return None
+    size = pair(config.img_size)
+    if preprocessing.in_chans == config.in_chans:
+        return preprocessing if preprocessing.img_size == size else updated(preprocessing, img_size=size)
+    mean, std = (sum(values) / len(values) for values in (preprocessing.mean, preprocessing.std))
+    count = config.in_chans
+    return updated(preprocessing, img_size=size, in_chans=count, mean=(mean,) * count, std=(std,) * count)
+
+
+FREE = {
+    "num_classes",  # a new head, where they differ
+    "img_size",  # positions are resampled
+    "drop_rate",
+    "attn_drop_rate",
+    "drop_path_rate",
+    "head_drop_rate",
+    "init",  # how weights begin, which are replaced
+    "zero_init_last",
+}
+"""Settings that may differ from those of the weights' model."""
+
+
+def refuse_other_layers(given: ModelConfig, asked: ModelConfig, *, where: str) -> list[str]:
+    if given.family != asked.family:
+        raise ConfigError(
+            expected("model.family", f"'{given.family}', of which the weights are", f"'{asked.family}'"),
+            where=where,
+            fix="name a model of that family, or leave the model out: --from alone takes the one of the weights",
+        )
+    remarks, wanted = [], _layers(asked)
+    for key, value in _layers(given).items():
+        if value == wanted[key]:
+            continue
+        if key == "pool" and "attention" not in (value, wanted[key]):  # no weights belong to it
+            remarks.append(f"pool is '{wanted[key]}' instead of '{value}'")
+            continue
+        shown = getattr(given, key), getattr(asked, key)
+        theirs, ours = map(shortened, shown if shown[0] != shown[1] else (value, wanted[key]))
+        raise ConfigError(
+            expected(f"model.{key}", f"{theirs}, as the weights have it", ours),
+            where=where,
+            fix="set it to that, or train from new weights (without --from)",
+        )
+    return remarks
+
+
+def _layers(config: ModelConfig) -> dict[str, Any]:
+    """The settings that decide which layers there are and what they compute, each in one form."""
+    layers = {key: value for key, value in to_dict(config).items() if key not in FREE}
+    if "patch_size" in layers:
+        layers["patch_size"] = pair(config.patch_size)  # pyright: ignore[reportAttributeAccessIssue]
+    if isinstance(config, ViTConfig):
+        del layers["mlp_ratio"]
+        layers |= {
+            "num_heads": config.block_heads,
+            "head_dim": config.dim_per_head,
+            "mlp_dim": config.block_mlp_dims,
+            "act": config.activation,
+            "layer_scale": config.layer_scale is not None,
+            "prefix_position": config.prefix_position if config.position == "learned" else True,
+        }
+    return layers

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import nn
 
 from vitscope.core.config import from_dict, to_dict, updated
@@ -29,10 +28,11 @@ from vitscope.core.files import write_atomically, write_json
 from vitscope.core.run_layout import MODEL, is_run_folder
 from vitscope.core.suggest import did_you_mean
 from vitscope.data.config import PreprocessConfig, half_normalised
-from vitscope.models.build import CONFIGS, build_model
+from vitscope.models.build import CONFIGS
 from vitscope.models.config import ModelConfig, pair
 from vitscope.models.model import VisionModel
-from vitscope.weights.fit import refuse_labels, refuse_mismatch, refuse_nameless, refuse_preprocessing, refuse_weights
+from vitscope.weights.files import Stored, read_file
+from vitscope.weights.fit import refuse_labels, refuse_nameless, refuse_preprocessing, refuse_weights
 from vitscope.weights.place import flush, make_hidden_beside, swap
 
 FORMAT = 1
@@ -94,31 +94,10 @@ def save_model(
     return folder
 
 
-def load_model(source: str | Path) -> VisionModel:
-    """The model a folder (or a run) holds, in eval mode, bit for bit as it was saved. It carries the folder's
-    preprocessing and labels as `model.preprocessing` and `model.labels` (None where the folder has no such file)."""
-    folder = model_folder(source)
-    config = load_config(folder)
-    preprocessing, labels = _carried_by(folder, config)
-    try:
-        # Copied: a loaded file stays mapped, and what happens to it later would happen to the model.
-        tensors = {name: tensor.clone() for name, tensor in load_file(folder / WEIGHTS).items()}
-    except (SafetensorError, OSError) as error:
-        raise VitscopeError(
-            f"cannot read the weights: {error}",
-            where=str(folder / WEIGHTS),
-            fix="copy or save the folder again",
-        ) from None
-    with torch.device("meta"):  # no time lost on initial weights that are replaced at once
-        model = build_model(config)
-    refuse_mismatch(model.state_dict(), tensors, where=str(folder / WEIGHTS), fix="save the model again")
-    model.load_state_dict(tensors, strict=True, assign=True)
-    model.reset_buffers()
-    for part in model.modules():  # the encoder of a masked model is a model too, and is taken away to be used
-        if isinstance(part, VisionModel):
-            part.preprocessing = preprocessing
-            part.labels = labels
-    return model.eval()
+def stored_in(folder: Path) -> Stored:
+    """The weights of a model folder, not yet read."""
+    index = folder / f"{WEIGHTS}.index.json"
+    return read_file(index if index.exists() else folder / WEIGHTS)
 
 
 def read_notes(folder: Path) -> dict[str, str]:
@@ -212,7 +191,7 @@ def _labels_of(model: VisionModel, given: Sequence[str] | None) -> list[str]:
     return [str(i) for i in range(count)]
 
 
-def _carried_by(folder: Path, config: ModelConfig) -> tuple[PreprocessConfig | None, list[str] | None]:
+def carried_by(folder: Path, config: ModelConfig) -> tuple[PreprocessConfig | None, list[str] | None]:
     """The preprocessing and labels in a folder: absent is fine, wrong is not."""
     preprocessing = load_preprocessing(folder) if (folder / PREPROCESSING).exists() else None
     if preprocessing is not None:

@@ -1,0 +1,151 @@
+"""What became of every tensor when a model was loaded or converted: the proof that nothing was lost in silence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
+
+Shape = tuple[int, ...]
+Fate = Literal["matched", "renamed", "transformed", "resampled", "new", "missing", "left out", "unexpected"]
+"""What became of a tensor.
+
+matched: same name, same numbers; renamed: same numbers; transformed: other order or shape, said how;
+resampled: other numbers, said how; new: begins anew; missing: ours, not in the source;
+left out: theirs, has no place here, said why; unexpected: theirs, unknown.
+"""
+FATES: tuple[Fate, ...] = (
+    "matched", "renamed", "transformed", "resampled", "new", "missing", "left out", "unexpected",
+)  # fmt: skip
+COVERED: tuple[Fate, ...] = ("matched", "renamed", "transformed", "resampled")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One tensor's fate."""
+
+    fate: Fate
+    ours: str | None
+    """Its name here; None where it has no place here."""
+    shape: Shape | None
+    """Its shape here."""
+    theirs: tuple[str, ...] = ()
+    """The names of the source's tensors it comes from."""
+    their_shapes: tuple[Shape, ...] = ()
+    how: str = ""
+    """What happened to the numbers, or why it was left out."""
+    in_head: bool = False
+    """Whether it belongs to the classifier, which may begin anew."""
+
+    @property
+    def size(self) -> int:
+        return 0 if self.shape is None else math.prod(self.shape)
+
+
+@dataclass(frozen=True)
+class Proof:
+    """The model and the library its weights come from, side by side on the same pictures."""
+
+    library: str
+    """Name and version."""
+    pictures: str
+    largest_difference: float
+    """Of any output, in absolute numbers."""
+    largest_output: float
+    """What to compare it with."""
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What a load did, tensor by tensor."""
+
+    source: str
+    format: str
+    """Whose names the source's tensors have."""
+    sha256: Mapping[str, str]
+    """Of each file read, by its name."""
+    entries: tuple[Entry, ...]
+    preprocessing: Mapping[str, Any] | None = None
+    """What pictures must go through; nothing where the source does not say."""
+    remarks: tuple[str, ...] = ()
+    proof: Proof | None = None
+
+    def of(self, *fates: Fate) -> list[Entry]:
+        return [entry for entry in self.entries if entry.fate in fates]
+
+    @property
+    def parameters(self) -> int:
+        """Numbers in the model."""
+        return sum(entry.size for entry in self.entries)
+
+    @property
+    def covered(self) -> float:
+        """Share of the model's numbers that come from the source."""
+        return _share(self.entries)
+
+    @property
+    def backbone_covered(self) -> float:
+        """The same without the classifier."""
+        return _share([entry for entry in self.entries if not entry.in_head])
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the backbone is all there, and nothing unknown was left."""
+        return not [e for e in self.of("missing") if not e.in_head] and not self.of("unexpected")
+
+    def with_proof(self, proof: Proof | None) -> Certificate:
+        return replace(self, proof=proof)
+
+    def with_remarks(self, *remarks: str) -> Certificate:
+        return replace(self, remarks=(*self.remarks, *remarks))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, for certificate.json."""
+        counts = {fate: len(self.of(fate)) for fate in FATES}
+        summary = {
+            "parameters": self.parameters,
+            "covered_percent": 100 * self.covered,
+            "backbone_covered_percent": 100 * self.backbone_covered,
+        }
+        return {
+            "source": self.source,
+            "format": self.format,
+            "sha256": dict(self.sha256),
+            **summary,
+            "tensors": counts,
+            "preprocessing": self.preprocessing,
+            "remarks": list(self.remarks),
+            "proof": None if self.proof is None else asdict(self.proof),
+            "entries": [_told(entry) for entry in self.entries],
+        }
+
+
+@dataclass
+class Ledger:
+    """Where entries are gathered while a model is loaded. The last word about one of our tensors counts."""
+
+    said: dict[str, Entry] = field(default_factory=dict)
+    others: list[Entry] = field(default_factory=list)
+
+    def add(self, entry: Entry) -> None:
+        if entry.ours is None:
+            self.others.append(entry)
+        else:
+            self.said[entry.ours] = entry
+
+    def entries(self, order: Iterable[str]) -> tuple[Entry, ...]:
+        """In the model's own order, then what has no place in it."""
+        ours = [self.said[name] for name in order if name in self.said]
+        return (*ours, *self.others)
+
+
+def _share(entries: Iterable[Entry]) -> float:
+    entries = list(entries)
+    whole = sum(entry.size for entry in entries)
+    return sum(entry.size for entry in entries if entry.fate in COVERED) / whole if whole else 1.0
+
+
+def _told(entry: Entry) -> dict[str, Any]:
+    """What there is to say of it, and nothing more."""
+    return {key: value for key, value in asdict(entry).items() if key != "in_head" and value not in ("", None, ())}

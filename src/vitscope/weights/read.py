@@ -1,0 +1,124 @@
+"""From stored tensors to a model: each of ours is found among theirs, and what became of every one is entered."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+import torch
+from torch import Tensor
+
+from vitscope.core.config import updated
+from vitscope.core.errors import VitscopeError
+from vitscope.models.build import build_model
+from vitscope.models.config import MAEConfig, ModelConfig, SimMIMConfig
+from vitscope.models.model import VisionModel
+from vitscope.weights.certificate import Entry, Ledger
+from vitscope.weights.files import Stored
+from vitscope.weights.formats import OWN, recognised
+from vitscope.weights.match import Format, Match
+from vitscope.weights.names import cleaned
+from vitscope.weights.source import Source
+from vitscope.weights.stored_config import stored_config
+
+
+def read_as_stored(opened: Source, like: ModelConfig, *, allow_partial: bool) -> tuple[VisionModel, Ledger, Format]:
+    """The model just as its weights are, and what was said of each tensor on the way."""
+    stored = opened.weights if opened.layout == "vitscope" else cleaned(opened.weights)
+    by = OWN if opened.layout == "vitscope" else recognised(stored, where=opened.words)
+    with torch.device("meta"):
+        empty = build_model(_with_a_head(like))
+    find = by.reading(stored, like)
+    matches = {name: match for name in empty.state_dict() if (match := find(name)) is not None}
+    found = {name: match for name, match in matches.items() if all(part in stored for part in match.theirs)}
+    tensors = {name: match.read(*(stored[part] for part in match.theirs)) for name, match in found.items()}
+    if opened.layout != "vitscope":
+        tensors = _of_one_type(tensors)
+    config = like  # a folder of ours says all of it, and must hold what it says
+    if opened.layout != "vitscope":
+        shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+        config = stored_config(like, shapes, heads=empty.classifiers(), where=opened.words)
+
+    with torch.device("meta"):  # no time lost on initial weights that are replaced at once
+        model = build_model(config)
+    ledger = _entered(model, found, tensors, stored, by)
+    broken = _faults(ledger)
+    if broken and not allow_partial:
+        raise VitscopeError(
+            f"the weights do not fit the config; {'; '.join(broken)}",
+            where=str(opened.weights.files[0]),
+            fix="give the config the weights are for, or allow_partial=True to begin the missing ones anew",
+        )
+    kept = {name: tensor for name, tensor in tensors.items() if _fits(ledger, name)}
+    if len(kept) < len(model.state_dict()):
+        model = build_model(config)
+    model.load_state_dict(kept, strict=False, assign=True)
+    model.reset_buffers()
+    return model, ledger, by
+
+
+def _with_a_head(config: ModelConfig) -> ModelConfig:
+    """Whether the weights have a head is for them to say."""
+    if isinstance(config, MAEConfig | SimMIMConfig) or config.num_classes:
+        return config
+    return updated(config, num_classes=1)
+
+
+def _of_one_type(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Where floating-point types are mixed, the widest for all."""
+    kinds = {tensor.dtype for tensor in tensors.values() if tensor.is_floating_point()}
+    if len(kinds) < 2:
+        return tensors
+    widest = max(kinds, key=lambda kind: torch.finfo(kind).bits)
+    if kinds == {torch.float16, torch.bfloat16}:
+        widest = torch.float32  # neither holds the other
+    return {name: tensor.to(widest) if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
+
+
+def _entered(
+    model: VisionModel, found: dict[str, Match], tensors: dict[str, Tensor], stored: Stored, by: Format
+) -> Ledger:
+    """Every tensor of the model and of the source, with its fate."""
+    ledger, heads = Ledger(), tuple(f"{name}." for name in model.classifiers())
+    for name, wanted in model.state_dict().items():
+        in_head, shape = name.startswith(heads), tuple(wanted.shape)
+        match, tensor = found.get(name), tensors.get(name)
+        if match is None or tensor is None:
+            ledger.add(Entry("missing", name, shape, in_head=in_head))
+            continue
+        theirs = tuple(stored.shapes[part] for part in match.theirs)
+        if tensor.shape != wanted.shape or tensor.is_floating_point() != wanted.is_floating_point():
+            how = f"{_kind(tensor)} instead of {_kind(wanted)}"
+            ledger.add(Entry("missing", name, shape, match.theirs, theirs, how, in_head))
+            continue
+        plain = "matched" if match.theirs == (name,) else "renamed"
+        ledger.add(Entry("transformed" if match.how else plain, name, shape, match.theirs, theirs, match.how, in_head))
+    used = {part for match in found.values() for part in match.theirs}
+    for name in stored:
+        if name in used:
+            continue
+        known = next((one.why for one in by.unheld if fnmatchcase(name, one.pattern)), None)
+        fate = "unexpected" if known is None else "left out"
+        ledger.add(Entry(fate, None, None, (name,), (stored.shapes[name],), known or ""))
+    return ledger
+
+
+def _fits(ledger: Ledger, name: str) -> bool:
+    return name in ledger.said and ledger.said[name].fate != "missing"
+
+
+def _kind(tensor: Tensor) -> str:
+    return f"{tuple(tensor.shape)} of {str(tensor.dtype).removeprefix('torch.')}"
+
+
+def _faults(ledger: Ledger) -> list[str]:
+    """What forbids the load, a clause each."""
+    missing = [e for e in ledger.said.values() if e.fate == "missing"]
+    return [
+        f"{len(names)} {kind}: {', '.join(names[:5])}{' ...' if len(names) > 5 else ''}"
+        for kind, names in (
+            ("missing", [str(e.ours) for e in missing if not e.theirs]),
+            ("unexpected", [e.theirs[0] for e in ledger.others if e.fate == "unexpected"]),
+            ("that do not fit", [f"{e.ours} {e.how}" for e in missing if e.theirs]),
+        )
+        if names
+    ]

@@ -1,0 +1,104 @@
+"""Where weights come from: a model folder of ours, timm's or Hugging Face's, a run, a bare file, or a hub name."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from vitscope.core.errors import VitscopeError
+from vitscope.data.config import PreprocessConfig
+from vitscope.models.config import ModelConfig
+from vitscope.weights import folder as own
+from vitscope.weights.files import Stored, read_file
+from vitscope.weights.formats import huggingface_folder, timm_folder
+from vitscope.weights.hub import fetch, is_hub_name
+
+Layout = Literal["vitscope", "timm", "huggingface", "file"]
+WEIGHTS = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+)
+"""What the weights of a folder may be called, the ones to prefer first."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Weights, and what lies beside them."""
+
+    words: str
+    """How the asker called it."""
+    layout: Layout
+    path: Path
+    """The folder or file."""
+    weights: Stored
+    config: ModelConfig | None = None
+    """What model they are for; None for a bare file."""
+    preprocessing: PreprocessConfig | None = None
+    labels: list[str] | None = None
+    described: dict[str, Any] | None = None
+    """config.json, as it lies there."""
+
+    def sha256(self) -> dict[str, str]:
+        return {file.name: _digest(file) for file in self.weights.files}
+
+
+def open_source(source: str | Path) -> Source:
+    """Find out what `source` is, and what it says of itself. No tensor is read yet."""
+    path = Path(source)
+    if path.is_dir():
+        return _open_folder(path, str(source))
+    if path.is_file():
+        return Source(str(source), "file", path, read_file(path))
+    if is_hub_name(source):
+        return _open_folder(fetch(str(source)), str(source))
+    raise VitscopeError(
+        f"'{source}' is not a saved model: there is no such folder or file",
+        fix="give a folder written by save_model, a run, a weights file, or a name like 'timm/vit_base_patch16_224...'",
+    )
+
+
+def _open_folder(folder: Path, words: str) -> Source:
+    folder = own.model_folder(folder)
+    described = _described(folder)
+    if described is None or isinstance(described.get("format"), int) or "family" in described:
+        config = own.load_config(folder)
+        preprocessing, labels = own.carried_by(folder, config)
+        return Source(words, "vitscope", folder, own.stored_in(folder), config, preprocessing, labels, described)
+    stored = read_file(_weights_in(folder))
+    if "architecture" in described:
+        config, preprocessing, labels = timm_folder.described_by(described, folder)
+        return Source(words, "timm", folder, stored, config, preprocessing, labels, described)
+    if "model_type" in described:
+        config, preprocessing, labels = huggingface_folder.described_by(described, folder)
+        return Source(words, "huggingface", folder, stored, config, preprocessing, labels, described)
+    raise VitscopeError(
+        "config.json is neither vitscope's (format), nor timm's (architecture), nor Hugging Face's (model_type)",
+        where=str(folder),
+        fix="load its weights file by itself: load_model(file, config=the name of a model)",
+    )
+
+
+def _described(folder: Path) -> dict[str, Any] | None:
+    """config.json, or None where `folder.load_config` will say what is wrong with it."""
+    try:
+        described = json.loads((folder / own.CONFIG).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return described if isinstance(described, dict) else None
+
+
+def _weights_in(folder: Path) -> Path:
+    for name in WEIGHTS:
+        if (folder / name).is_file():
+            return folder / name
+    raise VitscopeError("the folder has no weights", where=str(folder), fix=f"it should hold {' or '.join(WEIGHTS)}")
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()

@@ -1,0 +1,79 @@
+"""What the shapes of stored tensors say of the model they are for: picture, patch, channels, classes."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from vitscope.core.config import updated
+from vitscope.core.errors import ConfigError, expected
+from vitscope.models.config import MAEConfig, ModelConfig, SimMIMConfig, ViTConfig, pair
+from vitscope.models.variants import VARIANTS
+from vitscope.weights.files import Shape, Stored
+
+BLOCK_NUMBER = re.compile(r"(?:^|\.)(?:blocks|layers?|encoder\.layer)\.(\d+)\.")
+PATCH_FILTER = "patch_embed.proj.weight"
+
+
+def stored_config(like: ModelConfig, shapes: Mapping[str, Shape], *, heads: Sequence[str], where: str) -> ModelConfig:
+    """`like`, as these tensors (by our names) have it: image and patch size, channels and classes may differ. `heads`
+    are the layers whose rows are the classes."""
+    if isinstance(like, MAEConfig | SimMIMConfig):
+        inner = {name.removeprefix("encoder."): shape for name, shape in shapes.items() if name.startswith("encoder.")}
+        return updated(like, encoder=stored_config(like.encoder, inner, heads=(), where=where))
+    changes: dict[str, Any] = {"num_classes": _classes(heads, shapes)}
+    if PATCH_FILTER in shapes and hasattr(like, "patch_size"):
+        _, in_chans, *patch = shapes[PATCH_FILTER]
+        changes["in_chans"] = in_chans
+        if tuple(patch) != pair(like.patch_size):  # pyright: ignore[reportAttributeAccessIssue]
+            changes["patch_size"] = patch[0] if patch[0] == patch[1] else tuple(patch)
+    if isinstance(like, ViTConfig):
+        grid = _grid(like, shapes, where)
+        patch = pair(changes.get("patch_size", like.patch_size))
+        size = (grid[0] * patch[0], grid[1] * patch[1])
+        if size != pair(like.img_size):
+            changes["img_size"] = size[0] if size[0] == size[1] else size
+    return updated(like, **changes)
+
+
+def _classes(heads: Sequence[str], shapes: Mapping[str, Shape]) -> int:
+    return next((shapes[f"{head}.weight"][0] for head in heads if f"{head}.weight" in shapes), 0)
+
+
+def _grid(like: ViTConfig, shapes: Mapping[str, Shape], where: str) -> tuple[int, int]:
+    """Patches (down, across) of the position table; that of `like` where no table tells."""
+    table = shapes.get("pos_embed")
+    if table is None:
+        return like.grid_size
+    count = table[1] - (like.num_prefix_tokens if like.prefix_position else 0)
+    if count == like.num_patches:
+        return like.grid_size
+    side = math.isqrt(max(count, 0))
+    if count < 1 or side * side != count:
+        raise ConfigError(
+            expected("pos_embed", f"a square grid of patches, or {like.num_patches} of them", f"{count} patches"),
+            where=where,
+            fix="give a config with the img_size and tokens the weights are for",
+        )
+    return side, side
+
+
+def fitting_models(stored: Stored) -> list[str]:
+    """Registered models whose width, depth and patch are those of these tensors, whatever their names."""
+    filters = [shape for name, shape in stored.shapes.items() if "patch_embed" in name and len(shape) == 4]
+    numbers = [int(found[1]) for name in stored if (found := BLOCK_NUMBER.search(name)) is not None]
+    if not filters or not numbers:
+        return []
+    width, _, *patch = filters[0]
+    fitting = []
+    for name in VARIANTS:
+        config = getattr(VARIANTS[name].config, "encoder", VARIANTS[name].config)
+        if isinstance(config, ViTConfig) and (config.embed_dim, config.depth, pair(config.patch_size)) == (
+            width,
+            max(numbers) + 1,
+            tuple(patch),
+        ):
+            fitting.append(name)
+    return fitting
