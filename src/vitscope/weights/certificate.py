@@ -127,6 +127,7 @@ class Ledger:
 
     said: dict[str, Entry] = field(default_factory=dict)
     others: list[Entry] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
 
     def add(self, entry: Entry) -> None:
         if entry.ours is None:

@@ -9,8 +9,11 @@ from __future__ import annotations
 import argparse
 import json
 import pickle
+import struct
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -162,11 +165,13 @@ def _read_torch(path: Path, *, mapped: bool) -> Stored:
 def _found_within(content: Any, path: Path) -> tuple[dict[str, Tensor], tuple[str, ...]]:
     """The tensors of a checkpoint, however deep its trainer put them, and where that was."""
     way: list[str] = []
+    passed: list[str] = []
     while isinstance(content, Mapping):
         inner = next((key for key in HELD_WITHIN if isinstance(content.get(key), Mapping)), None)
         if inner is None:
             break
         way.append(inner)
+        passed += [key for key in HELD_WITHIN if key != inner and isinstance(content.get(key), Mapping)]
         content = content[inner]
     tensors = {}
     if isinstance(content, Mapping):
@@ -177,45 +182,87 @@ def _found_within(content: Any, path: Path) -> tuple[dict[str, Tensor], tuple[st
             where=str(path),
             fix=f"give a state_dict, or a checkpoint that holds one as {', '.join(HELD_WITHIN)}",
         )
-    return tensors, (f"of the checkpoint, its '{'.'.join(way)}'",) if way else ()
+    instead = f", not its {' or '.join(repr(key) for key in passed)}" if passed else ""
+    return tensors, (f"of the checkpoint, its '{'.'.join(way)}'{instead}",) if way else ()
 
 
 # --- NumPy ------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class _Array:
+    """Where an array lies in a .npz file, and what it is."""
+
+    shape: Shape
+    dtype: np.dtype[Any]
+    fortran: bool
+    info: zipfile.ZipInfo
+    begin: int | None
+    """Where its numbers begin in the file; None where they are compressed."""
+    crc: int
+    """Checksum of all before them."""
+
+
 def _read_npz(path: Path) -> Stored:
     try:
-        shapes = _npz_shapes(path)
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        arrays = _npz_arrays(path)
+    except (OSError, ValueError, EOFError, struct.error, zipfile.BadZipFile, zlib.error) as error:
         raise _unreadable(path, _first_line(error)) from None
 
     def read(name: str) -> Tensor:
         try:
-            with np.load(path, allow_pickle=False) as arrays:
-                array = arrays[name]
+            return _as_tensor(_npz_numbers(path, arrays[name]))
         except Exception as error:
             raise _unreadable(path, f"{name}: {_first_line(error)}") from None
-        if array.dtype.kind == "V" and array.dtype.itemsize == 2:  # bf16, which NumPy has no word for
-            return torch.from_numpy(array.view(np.uint16).astype(np.int32) << 16).view(torch.float32).bfloat16()
-        return torch.from_numpy(np.ascontiguousarray(array))
 
-    return Stored(shapes, read, files=(path,))
+    return Stored({name: array.shape for name, array in arrays.items()}, read, files=(path,))
 
 
-def _npz_shapes(path: Path) -> dict[str, Shape]:
-    """Shapes from the headers alone; arrays of objects, which are pickles, are refused."""
-    shapes: dict[str, Shape] = {}
-    with zipfile.ZipFile(path) as archive:
-        for entry in archive.namelist():
-            with archive.open(entry) as file:
+def _npz_arrays(path: Path) -> dict[str, _Array]:
+    """From the headers alone; arrays of objects, which are pickles, are refused."""
+    arrays: dict[str, _Array] = {}
+    with zipfile.ZipFile(path) as archive, path.open("rb") as raw:
+        for info in archive.infolist():
+            with archive.open(info) as file:
                 version = np.lib.format.read_magic(file)
-                reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else None
-                reader = reader or np.lib.format.read_array_header_2_0
-                shape, _, dtype = reader(file)
+                old = version == (1, 0)
+                reader = np.lib.format.read_array_header_1_0 if old else np.lib.format.read_array_header_2_0
+                shape, fortran, dtype = reader(file)
+                header = file.tell()
             if dtype.hasobject:
-                raise ValueError(f"{entry} holds objects, which would have to be unpickled")
-            shapes[entry.removesuffix(".npy")] = shape
-    return shapes
+                raise ValueError(f"{info.filename} holds objects, which would have to be unpickled")
+            begin, crc = None, 0
+            if info.compress_type == zipfile.ZIP_STORED and not info.flag_bits & 1:
+                raw.seek(info.header_offset + 26)  # two lengths end the entry's own header of 30 bytes
+                begin = info.header_offset + 30 + sum(struct.unpack("<HH", raw.read(4)))
+                raw.seek(begin)
+                begin, crc = begin + header, zlib.crc32(raw.read(header))
+            arrays[info.filename.removesuffix(".npy")] = _Array(shape, dtype, fortran, info, begin, crc)
+    return arrays
+
+
+def _npz_numbers(path: Path, array: _Array) -> np.ndarray[Any, Any]:
+    if array.begin is None:
+        with np.load(path, allow_pickle=False) as arrays:
+            return arrays[array.info.filename.removesuffix(".npy")]
+    # Straight to its place: NumPy would open the archive again for each, and copy everything twice.
+    numbers = np.empty(array.shape[::-1] if array.fortran else array.shape, array.dtype)
+    room = numbers.reshape(-1).view(np.uint8)
+    with path.open("rb") as file:
+        file.seek(array.begin)
+        if room.size and file.readinto(room.data) != room.size:
+            raise ValueError("the file ends within it")
+    if zlib.crc32(room.data, array.crc) != array.info.CRC:
+        raise ValueError("its checksum is wrong")
+    return numbers.T if array.fortran else numbers
+
+
+def _as_tensor(array: np.ndarray[Any, Any]) -> Tensor:
+    if array.dtype.kind == "V" and array.dtype.itemsize == 2:  # bf16, which NumPy has no word for
+        wide = array.view(np.uint16).astype(np.int32) << 16
+        return torch.from_numpy(np.ascontiguousarray(wide)).view(torch.float32).bfloat16()
+    native = array.astype(array.dtype.newbyteorder("="), copy=False)
+    return torch.from_numpy(np.ascontiguousarray(native)).reshape(array.shape)
 
 
 # --- shards -----------------------------------------------------------------------------------------------------

@@ -68,7 +68,7 @@ def load_model(
         sha256=opened.sha256(),
         entries=ledger.entries(model.state_dict()),
         preprocessing=None if opened.preprocessing is None else to_dict(opened.preprocessing),
-        remarks=opened.weights.remarks,
+        remarks=tuple(ledger.remarks),
     )
     if strict:
         _refuse_any_change(certificate)

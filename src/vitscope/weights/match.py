@@ -87,3 +87,15 @@ class Format(ABC):
     @abstractmethod
     def reading(self, stored: Stored, config: ModelConfig) -> Callable[[str], Match | None]:
         """Our name -> its match, for weights that lie as these do. None: this format has no such tensor."""
+
+    def left_out(self, stored: Stored, config: ModelConfig) -> tuple[Unheld, ...]:
+        """What of these weights has no place in a model of `config`, and may go."""
+        return self.unheld
+
+    def hint(self, stored: Stored, config: ModelConfig) -> str:
+        """What to do where weights do not fit `config`, if more is known than that they do not; else empty."""
+        return ""
+
+    def remarks(self, stored: Stored, config: ModelConfig) -> tuple[str, ...]:
+        """What a person should know of such weights in a model of `config`."""
+        return ()

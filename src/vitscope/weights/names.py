@@ -30,9 +30,11 @@ def cleaned(stored: Stored) -> Stored:
 
 
 def _prefix(stored: Stored) -> str:
-    """What stands before the first layer's name, as far as it is made of wrappers."""
+    """What stands before the first layer's name, as far as it is made of wrappers. Where a teacher and its student lie
+    side by side, the teacher's: it is the one to be used."""
+    names = sorted(stored, key=lambda name: "student." in name)
     for anchor in ANCHORS:
-        for name in stored:
+        for name in names:
             if not name.endswith(anchor):
                 continue
             before, prefix = name.removesuffix(anchor), ""

@@ -1,0 +1,81 @@
+"""Position tables that are fixed: others store them, here they are computed. Left out only where they are the same."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from vitscope.models.config import MAEConfig, ModelConfig, SimMIMConfig, ViTConfig
+from vitscope.models.layers.position import sincos_2d
+from vitscope.weights.files import Stored
+from vitscope.weights.match import Unheld
+
+LARGEST_DIFFERENCE = 1e-5
+"""Published tables were computed in other precisions than ours."""
+
+
+def fixed_tables(stored: Stored, config: ModelConfig) -> tuple[Unheld, ...]:
+    """The stored tables that say what ours say."""
+    return tuple(
+        Unheld(name, "fixed sin-cos positions, which are computed here")
+        for name, width in _computed(config).items()
+        if name in stored and is_sincos(stored[name], width, _encoder(config))
+    )
+
+
+def strange_tables(stored: Stored, config: ModelConfig) -> str:
+    """What to do about stored tables that differ from what would be computed; empty where none does."""
+    strange = [
+        name
+        for name, width in _computed(config).items()
+        if name in stored and not is_sincos(stored[name], width, _encoder(config))
+    ]
+    if "decoder_pos_embed" in strange:
+        return (
+            "decoder_pos_embed is not the fixed sin-cos table, and no decoder here has another; load the encoder "
+            "alone: give the config of a ViT"
+        )
+    if strange:
+        return "pos_embed is not the fixed sin-cos table; give a config with position='learned'"
+    return ""
+
+
+def is_sincos(table: Tensor, width: int, config: ViTConfig) -> bool:
+    """Whether (1, P + N, D) is zeros for P prefix tokens and the fixed table for N patches."""
+    if table.ndim != 3 or table.shape[2] != width or width % 4:
+        return False
+    grid = _grid(table.shape[1], config)
+    if grid is None:
+        return False
+    patches = sincos_2d(grid, width)
+    prefix = table.shape[1] - len(patches)
+    wanted = torch.cat([torch.zeros(prefix, width), patches.float()])
+    return bool((table[0].float() - wanted).abs().max() <= LARGEST_DIFFERENCE)
+
+
+def _grid(rows: int, config: ViTConfig) -> tuple[int, int] | None:
+    for prefix in (config.num_prefix_tokens, 1, 0):
+        count = rows - prefix
+        if count == config.num_patches:
+            return config.grid_size
+        side = math.isqrt(max(count, 0))
+        if side and side * side == count:
+            return side, side
+    return None
+
+
+def _computed(config: ModelConfig) -> dict[str, int]:
+    """Others' names of the tables a model of `config` computes, and their widths."""
+    tables = {}
+    encoder = _encoder(config)
+    if isinstance(encoder, ViTConfig) and encoder.position == "sincos":
+        tables["pos_embed"] = encoder.embed_dim
+    if isinstance(config, MAEConfig):
+        tables["decoder_pos_embed"] = config.decoder_embed_dim
+    return tables
+
+
+def _encoder(config: ModelConfig) -> ViTConfig:
+    return config.encoder if isinstance(config, MAEConfig | SimMIMConfig) else config  # pyright: ignore[reportReturnType]
