@@ -30,7 +30,7 @@ def read_as_stored(opened: Source, like: ModelConfig, *, allow_partial: bool) ->
     find = by.reading(stored, like)
     matches = {name: match for name in empty.state_dict() if (match := find(name)) is not None}
     found = {name: match for name, match in matches.items() if all(part in stored for part in match.theirs)}
-    tensors = {name: match.read(*(stored[part] for part in match.theirs)) for name, match in found.items()}
+    tensors = {name: _owned(match.read(*(stored[part] for part in match.theirs))) for name, match in found.items()}
     if opened.layout != "vitscope":
         tensors = _of_one_type(tensors)
     config = like  # a folder of ours says all of it, and must hold what it says
@@ -63,6 +63,12 @@ def _with_a_head(config: ModelConfig) -> ModelConfig:
     if isinstance(config, MAEConfig | SimMIMConfig) or config.num_classes:
         return config
     return updated(config, num_classes=1)
+
+
+def _owned(tensor: Tensor) -> Tensor:
+    """In order and in memory of its own: a part of a larger tensor would keep all of that."""
+    whole = tensor.untyped_storage().nbytes() == tensor.nbytes
+    return tensor if whole and tensor.is_contiguous() else tensor.clone(memory_format=torch.contiguous_format)
 
 
 def _of_one_type(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
