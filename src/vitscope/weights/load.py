@@ -23,7 +23,7 @@ from vitscope.weights.read import read_as_stored
 from vitscope.weights.source import Source, open_source
 from vitscope.weights.stored_config import fitting_models
 
-PICTURE = ("img_size", "patch_size", "in_chans", "num_classes")
+PICTURE: tuple[str, ...] = ("img_size", "patch_size", "in_chans", "num_classes")
 """What a model may be adapted to."""
 
 log = logging.getLogger("vitscope")
@@ -56,7 +56,7 @@ def load_model(
     comes back bit for bit as it was saved.
     """
     opened = open_source(source)
-    wishes = dict(zip(PICTURE, (img_size, patch_size, in_chans, num_classes), strict=True))
+    wishes: dict[str, Any] = dict(zip(PICTURE, (img_size, patch_size, in_chans, num_classes), strict=True))
     model, ledger, by = read_as_stored(opened, _layers(opened, config), allow_partial=allow_partial)
     wanted = _wanted(model.config if config is None else _given(config), wishes)
     changes = adapt(model, wanted, resampling or Resampling())

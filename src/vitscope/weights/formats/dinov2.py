@@ -1,7 +1,7 @@
 """DINOv2 as its authors saved it (Oquab et al. 2023, arXiv 2304.07193; registers: Darcet et al. 2023, 2309.16588).
 
 Names are timm's but for the registers and the gated MLP (w12 holds gate and value, in this order, as our fc1 does).
-Blocks of a training checkpoint lie in chunks: `blocks.CHUNK.INDEX`. The class token has a position, registers have none.
+Blocks of a training checkpoint lie in chunks: `blocks.CHUNK.INDEX`. The class token has a position, a register none.
 """
 
 from __future__ import annotations

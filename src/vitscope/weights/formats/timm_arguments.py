@@ -9,7 +9,7 @@ from typing import Any
 from vitscope.core.config import shortened, updated
 from vitscope.core.errors import ConfigError, expected
 from vitscope.core.suggest import nearest
-from vitscope.models.config import ModelConfig, ResNetConfig, SwinConfig, ViTConfig
+from vitscope.models.config import ModelConfig, SwinConfig, ViTConfig
 from vitscope.models.variants import model_config
 
 ALL = ("tiny", "small", "base", "large")

@@ -141,9 +141,7 @@ def save_folder(model: VisionModel, folder: Path) -> list[str]:
     _write(_tensors(ours), folder / WEIGHTS)
     shutil.copymode(folder / CONFIG, folder / WEIGHTS)  # safetensors keeps its files to their owner
     if isinstance(ours.config, SwinConfig) and ours.config.num_classes == 0:
-        remarks.append(
-            "timm takes a Swin without a head for an old file: open it with checkpoint_path=, not local-dir:"
-        )
+        remarks.append("timm takes a Swin without a head for an old file: open it by checkpoint_path=, not local-dir:")
     return [*remarks, *_eps_remark(ours, spelling)]
 
 
