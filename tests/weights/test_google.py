@@ -69,7 +69,7 @@ def flax(model: Any, *, big_vision: bool = False) -> dict[str, np.ndarray]:
         scale(f"{at}/LayerNorm_0", block.norm1)
         scale(f"{at}/LayerNorm_{norm}", block.norm2)
         qkv = zip(block.attn.qkv.weight.chunk(3), block.attn.qkv.bias.chunk(3), strict=True)
-        parts = dict(zip(("query", "key", "value"), qkv, strict=True))
+        parts: dict[str, tuple[Tensor, Tensor]] = dict(zip(("query", "key", "value"), qkv, strict=True))
         attend(f"{at}/MultiHeadDotProductAttention_{attention}", parts, block.attn.proj)
         dense(f"{at}/MlpBlock_{mlp}/Dense_0", block.mlp.fc1)
         dense(f"{at}/MlpBlock_{mlp}/Dense_1", block.mlp.fc2)
@@ -88,7 +88,8 @@ def flax(model: Any, *, big_vision: bool = False) -> dict[str, np.ndarray]:
 
 
 def written(path: Path, arrays: dict[str, np.ndarray], prefix: str = "", *, small: bool = False) -> Path:
-    (np.savez_compressed if small else np.savez)(path, **{prefix + name: array for name, array in arrays.items()})
+    save: Any = np.savez_compressed if small else np.savez
+    save(path, **{prefix + name: array for name, array in arrays.items()})
     return path
 
 
@@ -185,7 +186,8 @@ def test_what_the_matches_write_is_what_they_read(case: str, tmp_path: Path) -> 
 @pytest.mark.parametrize("name", ["vit_tiny_patch16_224", "vit_base_patch32_384", "vit_large_patch16_224"])
 def test_every_tensor_of_full_models_is_matched(name: str) -> None:
     with torch.device("meta"):
-        model, ours = timm.create_model(name, num_classes=21843), build_model(model_config(name))
+        model: Any = timm.create_model(name, num_classes=21843)
+        ours = build_model(model_config(name))
     heads = model.blocks[0].attn.num_heads
     # The shapes of the published file, from the formulas of its layers.
     d, n, m, p = model.embed_dim, model.pos_embed.shape[1], 4 * model.embed_dim, model.patch_embed.patch_size[0]

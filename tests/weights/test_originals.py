@@ -17,7 +17,7 @@ from parity.random_weights import fill_with_large_random_weights
 from vitscope.core.config import updated
 from vitscope.core.errors import VitscopeError
 from vitscope.models.build import build_model
-from vitscope.models.config import MAEConfig, ModelConfig, SimMIMConfig, pair
+from vitscope.models.config import MAEConfig, ModelConfig, SimMIMConfig, ViTConfig, pair
 from vitscope.models.variants import model_config
 from vitscope.weights.files import Stored, read_file
 from vitscope.weights.formats import recognised
@@ -99,7 +99,7 @@ DINOV2_NAMES = {
 @pytest.mark.parametrize("name", DINOV2_NAMES)
 def test_dinov2_as_timm_reads_it(name: str, tmp_path: Path) -> None:
     weights = dinov2(twin(name, img_size=98))
-    peer = timm.create_model(name, **NARROW, img_size=98).eval()
+    peer: Any = timm.create_model(name, **NARROW, img_size=98).eval()
     peer.load_state_dict(vit_filter(dict(weights), peer))
     config = ours_of(name, img_size=98, **DINOV2_NAMES[name])
     ours = load_model(saved(tmp_path / "dinov2.pth", weights), config=config)
@@ -226,7 +226,7 @@ def test_dino_backbone_alone(tmp_path: Path) -> None:
 
 # --- MAE --------------------------------------------------------------------------------------------------------
 
-ENCODER = updated(model_config("vit_base_patch16_224"), **NARROW, img_size=64, num_classes=0)
+ENCODER = ViTConfig(**NARROW, img_size=64, num_classes=0)
 MAE = MAEConfig(encoder=updated(ENCODER, position="sincos"), decoder_embed_dim=32, decoder_depth=2, decoder_num_heads=4)
 
 
@@ -401,9 +401,6 @@ def test_swin_as_its_authors_saved_it(classes: int, tmp_path: Path) -> None:
 
 
 def test_an_unsafe_checkpoint_is_still_refused(tmp_path: Path) -> None:
-    class Strange:
-        pass
-
     torch.save({"teacher": {"a": torch.ones(1)}, "thing": print}, tmp_path / "a.pth")
     with pytest.raises(VitscopeError, match="more than tensors"):
         read_file(tmp_path / "a.pth")

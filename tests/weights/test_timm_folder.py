@@ -13,7 +13,8 @@ import pytest
 import timm
 import torch
 from PIL import Image
-from timm.data import create_transform, resolve_data_config
+from timm.data.config import resolve_data_config
+from timm.data.transforms_factory import create_transform
 from timm.models._hub import save_for_hf
 from torch import Tensor
 
@@ -187,7 +188,7 @@ def test_preprocessing_and_labels_travel(tmp_path: Path) -> None:
     back = load_model(tmp_path)
     assert back.labels == ours.labels
     assert back.preprocessing == ours.preprocessing
-    opened = timm.create_model(f"local-dir:{tmp_path}", pretrained=True)
+    opened: Any = timm.create_model(f"local-dir:{tmp_path}", pretrained=True)
     assert list(opened.pretrained_cfg["label_names"]) == ours.labels
 
 
