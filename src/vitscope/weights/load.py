@@ -56,7 +56,7 @@ def load_model(
     comes back bit for bit as it was saved.
     """
     opened = open_source(source)
-    wishes = dict(zip(PICTURE, (img_size, patch_size, in_chans, num_classes), strict=True))
+    wishes: dict[str, Any] = dict(zip(PICTURE, (img_size, patch_size, in_chans, num_classes), strict=True))
     model, ledger, by = read_as_stored(opened, _layers(opened, config), allow_partial=allow_partial)
     wanted = _wanted(model.config if config is None else _given(config), wishes)
     changes = adapt(model, wanted, resampling or Resampling())

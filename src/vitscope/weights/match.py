@@ -87,3 +87,7 @@ class Format(ABC):
     @abstractmethod
     def reading(self, stored: Stored, config: ModelConfig) -> Callable[[str], Match | None]:
         """Our name -> its match, for weights that lie as these do. None: this format has no such tensor."""
+
+    def left_out(self, stored: Stored, config: ModelConfig) -> tuple[Unheld, ...]:
+        """What these weights may hold that a model of this config has no place for."""
+        return self.unheld

@@ -15,7 +15,7 @@ from vitscope.models.model import VisionModel
 from vitscope.weights.certificate import Entry, Ledger
 from vitscope.weights.files import Stored
 from vitscope.weights.formats import OWN, recognised
-from vitscope.weights.match import Format, Match
+from vitscope.weights.match import Format, Match, Unheld
 from vitscope.weights.names import cleaned
 from vitscope.weights.source import Source
 from vitscope.weights.stored_config import stored_config
@@ -40,7 +40,7 @@ def read_as_stored(opened: Source, like: ModelConfig, *, allow_partial: bool) ->
 
     with torch.device("meta"):  # no time lost on initial weights that are replaced at once
         model = build_model(config)
-    ledger = _entered(model, found, tensors, stored, by)
+    ledger = _entered(model, found, tensors, stored, by.left_out(stored, config))
     broken = _faults(ledger)
     if broken and not allow_partial:
         raise VitscopeError(
@@ -75,7 +75,11 @@ def _of_one_type(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _entered(
-    model: VisionModel, found: dict[str, Match], tensors: dict[str, Tensor], stored: Stored, by: Format
+    model: VisionModel,
+    found: dict[str, Match],
+    tensors: dict[str, Tensor],
+    stored: Stored,
+    unheld: tuple[Unheld, ...],
 ) -> Ledger:
     """Every tensor of the model and of the source, with its fate."""
     ledger, heads = Ledger(), tuple(f"{name}." for name in model.classifiers())
@@ -96,7 +100,7 @@ def _entered(
     for name in stored:
         if name in used:
             continue
-        known = next((one.why for one in by.unheld if fnmatchcase(name, one.pattern)), None)
+        known = next((one.why for one in unheld if fnmatchcase(name, one.pattern)), None)
         fate = "unexpected" if known is None else "left out"
         ledger.add(Entry(fate, None, None, (name,), (stored.shapes[name],), known or ""))
     return ledger

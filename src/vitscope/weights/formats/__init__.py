@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from vitscope.core.errors import VitscopeError
 from vitscope.weights.files import Stored
+from vitscope.weights.formats.huggingface import HUGGINGFACE
 from vitscope.weights.formats.own import OWN
 from vitscope.weights.formats.timm import TIMM
 from vitscope.weights.match import Format
 
-FORMATS: tuple[Format, ...] = (OWN, TIMM)
+FORMATS: tuple[Format, ...] = (OWN, HUGGINGFACE, TIMM)
 """In the order they are asked: the more special names first."""
 
 
