@@ -67,9 +67,12 @@ def read_config(described: dict[str, Any], tensors: Collection[str], *, sincos: 
 
 
 def _vit(settings: dict[str, Any], where: str) -> ViTConfig:
+    """What needs no saying is left unsaid, as in the settings of our own models."""
     config = from_dict(ViTConfig, settings, where=where)
+    if config.act == updated(config, act=None).activation:
+        config = updated(config, act=None)
     if config.mlp_dim == int(config.embed_dim * config.mlp_ratio):
-        return updated(config, mlp_dim=None)  # the ratio says it, for models of other widths too
+        config = updated(config, mlp_dim=None)
     return config
 
 

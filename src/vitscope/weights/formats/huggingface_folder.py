@@ -233,7 +233,7 @@ def peer(folder: Path) -> Callable[[Tensor], Tensor] | None:
         elif "Masked" in name:
             return theirs(images, bool_masked_pos=fixed_mask(images, patches**2)).reconstruction
         else:
-            told = theirs(images)
+            told = theirs(images) if theirs.config.num_labels else theirs.base_model(images)
         return told.logits if hasattr(told, "logits") else told.last_hidden_state
 
     return ask

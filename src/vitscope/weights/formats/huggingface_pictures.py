@@ -142,11 +142,11 @@ def _cut(told: dict[str, Any], resized: _Sides, where: str) -> dict[str, Any]:
 
 
 def _share(kept: tuple[int, int], resized: tuple[int, int]) -> float | None:
-    """The crop_share by which `kept` becomes `resized`, rounded down; None where there is none up to 1."""
-    least = max(side / (whole + 1) for side, whole in zip(kept, resized, strict=True))
-    for share in (kept[0] / resized[0], kept[1] / resized[1], math.nextafter(kept[0] / resized[0], 0)):
-        exact = all(math.floor(side / share) == whole for side, whole in zip(kept, resized, strict=True))
-        if least < share <= 1 and exact:
+    """A crop_share by which `kept` becomes `resized`, rounded down, in few digits if it can be; None above 1."""
+    ratio = kept[0] / resized[0]
+    for share in (round(ratio, 1), round(ratio, 2), round(ratio, 3), ratio, math.nextafter(ratio, 0)):
+        sides = zip(kept, resized, strict=True)
+        if 0 < share <= 1 and all(math.floor(side / share) == whole for side, whole in sides):
             return share
     return None
 
