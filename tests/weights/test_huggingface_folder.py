@@ -22,6 +22,7 @@ from vitscope.data.photographs import builtin_picture
 from vitscope.data.preprocess import preprocess
 from vitscope.models.build import build_model
 from vitscope.models.config import CNNConfig, MAEConfig, SimMIMConfig, ViTConfig
+from vitscope.weights.formats.huggingface_config import read_config
 from vitscope.weights.formats.huggingface_folder import save_folder
 from vitscope.weights.formats.huggingface_pictures import read_pictures, written_pictures
 from vitscope.weights.load import load_model
@@ -250,6 +251,16 @@ def test_unknown_words_are_refused(changes: dict[str, Any], what: str, folder: P
         load_model(folder)
     assert what in f"{refused.value.where} {refused.value.what}"
     assert str(folder) in str(refused.value.where)
+
+
+@pytest.mark.parametrize("kind", ["vit", "deit", "vit_mae", "dinov2", "dinov2_with_registers"])
+def test_what_is_not_said_is_what_transformers_takes(kind: str) -> None:
+    theirs = transformers.AutoConfig.for_model(kind)
+    tensors = ["decoder.decoder_embed.weight"] if kind == "vit_mae" else []
+    said = read_config(theirs.to_dict(), tensors, sincos=True, where="here")
+    assert read_config({"model_type": kind}, tensors, sincos=True, where="here") == said
+    vit: Any = getattr(said, "encoder", said)
+    assert (vit.norm_eps, vit.patch_size) == (theirs.layer_norm_eps, theirs.patch_size)
 
 
 def test_a_stride_other_than_the_patch_is_refused(tmp_path: Path) -> None:
