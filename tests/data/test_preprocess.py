@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from PIL import Image
 from torchvision.transforms import v2
 
-from vitscope.core.config import from_dict, to_dict
+from vitscope.core.config import from_dict, to_dict, updated
 from vitscope.core.errors import ConfigError, DataError, UsageError
 from vitscope.data import preprocess as preprocess_file
 from vitscope.data.config import PreprocessConfig, half_normalised
 from vitscope.data.photographs import BUILTIN_PICTURES, builtin_picture
-from vitscope.data.preprocess import preprocess, resize
+from vitscope.data.preprocess import preprocess, resize, to_pixels
 
 
 def picture(width: int, height: int, mode: str = "RGB") -> Image.Image:
@@ -150,6 +150,39 @@ def test_a_square_is_torchvisions(size: tuple[int, int], interpolation: str) -> 
         theirs = v2.Compose([v2.Resize(shorter, v2.InterpolationMode(interpolation)), v2.CenterCrop(side)])
         config = PreprocessConfig(img_size=(side, side), crop_share=side / shorter, interpolation=interpolation)  # type: ignore[arg-type]
         assert np.array_equal(np.asarray(resize(source, config)), np.asarray(theirs(source)))
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("target", [(224, 224), (97, 31)], ids=str)
+def test_a_squashed_picture_is_timms(size: tuple[int, int], target: tuple[int, int]) -> None:
+    """A share below 1 is cut out of the squashed picture too."""
+    transforms_factory = pytest.importorskip("timm.data.transforms_factory")
+    source = picture(size[1], size[0])
+    for share in (1.0, 0.9, 0.875):
+        theirs = transforms_factory.create_transform(
+            (3, *target), interpolation="bicubic", crop_pct=share, crop_mode="squash", mean=MEAN, std=STD
+        )
+        config = PreprocessConfig(img_size=target, crop="squash", crop_share=share, mean=MEAN, std=STD)
+        assert largest_difference(preprocess(source, config), theirs(source)) < 1e-6, share
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("interpolation", ["bicubic", "bilinear", "nearest"])
+def test_the_tensor_resizer_is_torchvisions_on_tensors(size: tuple[int, int], interpolation: str) -> None:
+    """Margins that cannot be equal are rounded down, where Pillow's way rounds to the even one."""
+    source = picture(size[1], size[0])
+    mode = v2.InterpolationMode("nearest-exact" if interpolation == "nearest" else interpolation)
+    config = PreprocessConfig(img_size=(31, 31), crop_share=31 / 38, interpolation=interpolation, resizer="tensor")  # type: ignore[arg-type]
+    whole = v2.functional.resize(v2.functional.pil_to_tensor(source), [38], mode, antialias=True)
+    top, left = (whole.shape[1] - 31) // 2, (whole.shape[2] - 31) // 2
+    if whole[0].numel() <= 64 * 31 * 31:
+        assert torch.equal(to_pixels(source, config), whole[:, top : top + 31, left : left + 31])
+
+
+@pytest.mark.parametrize("mode", ["RGB", "L"])
+def test_the_tensor_resizer_reads_grey_and_colour(mode: str) -> None:
+    config = updated(half_normalised((8, 8), 1 if mode == "L" else 3), resizer="tensor")
+    assert preprocess(picture(20, 10, mode), config).shape == (config.in_chans, 8, 8)
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)

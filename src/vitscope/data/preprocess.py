@@ -1,6 +1,7 @@
 """From a picture to the tensor a model reads, by the settings that travel with its weights.
 
-Pixel for pixel what torchvision's Resize and CenterCrop (and so timm's evaluation transform) do to a PIL picture.
+Pixel for pixel what torchvision's Resize and CenterCrop (and so timm's evaluation transform) do to a PIL picture; with
+the `tensor` resizer, what the image processors of transformers do.
 """
 
 from __future__ import annotations
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
 
 
 FILTERS = {"bicubic": Resampling.BICUBIC, "bilinear": Resampling.BILINEAR, "nearest": Resampling.NEAREST}
+TENSOR_FILTERS = {
+    "bicubic": T.InterpolationMode.BICUBIC,
+    "bilinear": T.InterpolationMode.BILINEAR,
+    "nearest": T.InterpolationMode.NEAREST_EXACT,  # plain `nearest` takes other pixels than Pillow's
+}
 MOST_WASTE = 64
 """A picture that would be resized to more than this many times the area kept is cut first."""
 
@@ -27,27 +33,40 @@ MOST_WASTE = 64
 def resize(picture: Image, config: PreprocessConfig) -> Image:
     """The part of the picture the model will see, at the size it will see it."""
     height, width = config.img_size
-    resampling = FILTERS[config.interpolation]
-    if config.crop == "squash":
-        return picture.resize((width, height), resampling)
     down, across = resized_size((picture.height, picture.width), config)
-    top, left = round((down - height) / 2), round((across - width) / 2)
+    top, left = _margin(down - height, config), _margin(across - width, config)
     if down * across <= MOST_WASTE * height * width:
-        return picture.resize((across, down), resampling).crop((left, top, left + width, top + height))
+        return _resampled(picture, (down, across), config).crop((left, top, left + width, top + height))
     # A picture one pixel high would grow to gigabytes. The same cut, in the coordinates of the picture as it is.
     x, y = picture.width / across, picture.height / down
     box = (left * x, top * y, min((left + width) * x, picture.width), min((top + height) * y, picture.height))
-    return picture.resize((width, height), resampling, box=box)
+    return picture.resize((width, height), FILTERS[config.interpolation], box=box)
+
+
+def _resampled(picture: Image, size: tuple[int, int], config: PreprocessConfig) -> Image:
+    """The whole picture at (height, width)."""
+    if config.resizer == "pillow":
+        return picture.resize((size[1], size[0]), FILTERS[config.interpolation])
+    mode = TENSOR_FILTERS[config.interpolation]
+    return T.to_pil_image(T.resize(T.pil_to_tensor(picture), list(size), interpolation=mode, antialias=True))
+
+
+def _margin(rest: int, config: PreprocessConfig) -> int:
+    """What is cut off at the top or left of `rest` pixels too many."""
+    return round(rest / 2) if config.resizer == "pillow" else rest // 2
 
 
 def resized_size(size: tuple[int, int], config: PreprocessConfig) -> tuple[int, int]:
-    """(height, width) of the whole picture, shape kept, just before its middle is cut out.
+    """(height, width) of the whole picture just before its middle is cut out.
 
-    The middle plus its margin, `floor(img_size / crop_share)`, must be covered. Square: the shorter side is made as
-    long, the longer follows, rounded down (torchvision). Not square: the tighter side decides, both are rounded to
-    the nearest (timm's `ResizeKeepRatio`, here with the interpolation asked for).
+    The middle plus its margin, `floor(img_size / crop_share)`, must be covered. Squashed, it is just that. Else the
+    shape is kept. Square: the shorter side is made as long, the longer follows, rounded down (torchvision). Not square:
+    the tighter side decides, both are rounded to the nearest (timm's `ResizeKeepRatio`, here with the interpolation
+    asked for).
     """
     height, width = (math.floor(side / config.crop_share) for side in config.img_size)
+    if config.crop == "squash":
+        return height, width
     if height == width:
         short, long = min(size), max(size)
         longer = int(height * long / short)

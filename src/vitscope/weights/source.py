@@ -74,7 +74,7 @@ def _open_folder(folder: Path, words: str) -> Source:
         config, preprocessing, labels = timm_folder.described_by(described, folder)
         return Source(words, "timm", folder, stored, config, preprocessing, labels, described)
     if "model_type" in described:
-        config, preprocessing, labels = huggingface_folder.described_by(described, folder)
+        config, preprocessing, labels = huggingface_folder.described_by(described, folder, stored)
         return Source(words, "huggingface", folder, stored, config, preprocessing, labels, described)
     raise VitscopeError(
         "config.json is neither vitscope's (format), nor timm's (architecture), nor Hugging Face's (model_type)",

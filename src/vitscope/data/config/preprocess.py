@@ -26,9 +26,13 @@ class PreprocessConfig:
     crop: Literal["centre", "squash"] = "centre"
     """Keep the shape and cut the middle out, or squash the whole picture into the size."""
     crop_share: float = 1.0
-    """Share of the resized picture's side that the middle cut keeps (timm's crop_pct). Squashing cuts nothing."""
+    """Share of the resized picture's side that the middle cut keeps (timm's crop_pct), squashed or not."""
     interpolation: Literal["bicubic", "bilinear", "nearest"] = "bicubic"
     """How pixels are resampled."""
+    resizer: Literal["pillow", "tensor"] = "pillow"
+    """Who resamples them: Pillow, as torchvision and timm have it done, or torchvision on tensors, as transformers has
+    it done. Single pixels differ by one level. Where the cut cannot lie in the very middle, the first takes the even
+    one of the two margins, the second the smaller."""
     mean: tuple[float, ...] = (0.5, 0.5, 0.5)
     """Subtracted from each channel, pixels counted from 0 to 1."""
     std: tuple[float, ...] = (0.5, 0.5, 0.5)

@@ -122,8 +122,7 @@ class _Margin:
 
     def __call__(self, picture: Image) -> Image:
         height, width = self.size
-        squash = self.larger.crop == "squash"
-        down, across = self.larger.img_size if squash else resized_size((picture.height, picture.width), self.larger)
+        down, across = resized_size((picture.height, picture.width), self.larger)
         top = int(torch.randint(down - height + 1, ()))
         left = int(torch.randint(across - width + 1, ()))
         x, y = picture.width / across, picture.height / down

@@ -132,11 +132,13 @@ def _pictures(config: TrainConfig) -> str:
     preprocess = config.data.preprocess(pair(model.img_size), model.in_chans)
     height, width = preprocess.img_size
     colours = {1: "grey", 3: "RGB"}.get(preprocess.in_chans, f"{preprocess.in_chans} channels")
-    if preprocess.crop == "squash":
-        cut = f"squashed to {height} x {width}"
-    else:
-        share = "" if preprocess.crop_share == 1 else f" ({100 * preprocess.crop_share:g} % of the side)"
+    share = "" if preprocess.crop_share == 1 else f" ({100 * preprocess.crop_share:g} % of the side)"
+    if preprocess.crop == "centre":
         cut = f"resized with their shape kept, the middle {height} x {width}{share} cut out"
+    elif share:
+        cut = f"squashed, the middle {height} x {width}{share} cut out"
+    else:
+        cut = f"squashed to {height} x {width}"
     mean, std = (", ".join(f"{value:.4g}" for value in values) for values in (preprocess.mean, preprocess.std))
     return (
         "## What happens to a picture first\n\n"

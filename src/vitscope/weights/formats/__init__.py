@@ -6,12 +6,13 @@ from vitscope.core.errors import VitscopeError
 from vitscope.weights.files import Stored
 from vitscope.weights.formats.dinov2 import DINOV2
 from vitscope.weights.formats.google import GOOGLE
+from vitscope.weights.formats.huggingface import HUGGINGFACE
 from vitscope.weights.formats.mae import MAE_ORIGINAL
 from vitscope.weights.formats.own import OWN
 from vitscope.weights.formats.timm import TIMM
 from vitscope.weights.match import Format
 
-FORMATS: tuple[Format, ...] = (OWN, GOOGLE, MAE_ORIGINAL, DINOV2, TIMM)
+FORMATS: tuple[Format, ...] = (OWN, GOOGLE, HUGGINGFACE, MAE_ORIGINAL, DINOV2, TIMM)
 """In the order they are asked: the more special names first."""
 
 

@@ -21,7 +21,7 @@ def fixed_tables(stored: Stored, config: ModelConfig) -> tuple[Unheld, ...]:
     return tuple(
         Unheld(name, "fixed sin-cos positions, which are computed here")
         for name, width in _computed(config).items()
-        if name in stored and is_sincos(stored[name], width, _encoder(config))
+        if name in stored and _is_computed(stored, name, width, config)
     )
 
 
@@ -30,7 +30,7 @@ def strange_tables(stored: Stored, config: ModelConfig) -> str:
     strange = [
         name
         for name, width in _computed(config).items()
-        if name in stored and not is_sincos(stored[name], width, _encoder(config))
+        if name in stored and not _is_computed(stored, name, width, config)
     ]
     if "decoder_pos_embed" in strange:
         return (
@@ -42,20 +42,25 @@ def strange_tables(stored: Stored, config: ModelConfig) -> str:
     return ""
 
 
-def is_sincos(table: Tensor, width: int, config: ViTConfig) -> bool:
-    """Whether (1, P + N, D) is zeros for P prefix tokens and the fixed table for N patches."""
-    if table.ndim != 3 or table.shape[2] != width or width % 4:
+def is_sincos(table: Tensor, grid: tuple[int, int] | None) -> bool:
+    """Whether (1, P + N, D) is zeros for P prefix tokens and the fixed table for the N patches of the grid, as exact
+    as its type can have it."""
+    if grid is None or table.ndim != 3 or table.shape[2] % 4:
         return False
-    grid = _grid(table.shape[1], config)
-    if grid is None:
-        return False
-    patches = sincos_2d(grid, width)
+    patches = sincos_2d(grid, table.shape[2])
     prefix = table.shape[1] - len(patches)
-    wanted = torch.cat([torch.zeros(prefix, width), patches.float()])
-    return bool((table[0].float() - wanted).abs().max() <= LARGEST_DIFFERENCE)
+    if prefix < 0:
+        return False
+    wanted = torch.cat([torch.zeros(prefix, table.shape[2]), patches]).to(table.dtype)
+    return bool((table[0].double() - wanted.double()).abs().max() <= LARGEST_DIFFERENCE)
 
 
-def _grid(rows: int, config: ViTConfig) -> tuple[int, int] | None:
+def _is_computed(stored: Stored, name: str, width: int, config: ModelConfig) -> bool:
+    shape = stored.shapes[name]
+    return len(shape) == 3 and shape[2] == width and is_sincos(stored[name], grid_of(shape[1], _encoder(config)))
+
+
+def grid_of(rows: int, config: ViTConfig) -> tuple[int, int] | None:
     for prefix in (config.num_prefix_tokens, 1, 0):
         count = rows - prefix
         if count == config.num_patches:
