@@ -186,7 +186,7 @@ def test_positions_go_in_one_step(antialias: bool) -> None:
 
 def test_the_same_grid_keeps_the_table_where_only_the_patch_changes() -> None:
     model = built("learned")
-    before = {name: parameter for name, parameter in model.named_parameters()}
+    before = dict(model.named_parameters())
     model.set_input_size(16, patch_size=4)
     changed = [name for name, parameter in model.named_parameters() if parameter is not before[name]]
     assert changed == ["patch_embed.proj.weight"]

@@ -169,8 +169,6 @@ def test_equal_layers_in_other_words_are_equal(tmp_path: Path) -> None:
         ("depth", 3, "2"),
         ("embed_dim", 32, "16"),
         ("num_heads", 4, "2"),
-        ("patch_size", 8, "4"),
-        ("in_chans", 1, "3"),
         ("position", "sincos", "'learned'"),
         ("norm_eps", 1e-5, "1e-06"),
         ("mlp_ratio", 2.0, r"\(64, 64\)"),
