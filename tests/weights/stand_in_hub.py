@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -171,6 +172,16 @@ class Client:
         """What it wrote to stderr."""
         return self._process.communicate(timeout=60)[1]
 
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.poll() is None:
+            self.close()
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                pipe.close()
+
 
 def _serve_lines() -> None:
     out = sys.stdout
@@ -188,6 +199,8 @@ def _answered(verb: str, name: str, settings: dict[str, Any]) -> dict[str, Any]:
     try:
         if verb == "fetch":
             return {"folder": str(fetch(name))}
+        if verb == "train_settings":
+            return _train_settings(name)
         import torch
 
         from vitscope.core.config import to_dict
@@ -214,6 +227,16 @@ def _answered(verb: str, name: str, settings: dict[str, Any]) -> dict[str, Any]:
         }
     except VitscopeError as error:
         return {"error": error.what, "where": error.where, "fix": error.fix}
+
+
+def _train_settings(name: str) -> dict[str, Any]:
+    """What `vitscope train --from NAME` would train with."""
+    from vitscope.cli.main import main
+
+    printed = io.StringIO()
+    with redirect_stdout(printed):
+        code = main(["train", "--data", "shapes", "--from", name, "--print-config", "--json"])
+    return {"code": code, **(json.loads(printed.getvalue()) if code == 0 else {})}
 
 
 if __name__ == "__main__":

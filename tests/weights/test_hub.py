@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +43,9 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def client(hub: StandInHub, cache: Path) -> Iterator[Client]:
-    one = Client(cache, hub.url)
-    yield one
-    said = one.close()
+    with Client(cache, hub.url) as one:
+        yield one
+        said = one.close()
     assert "%|" not in said, "no progress bar where nobody watches"
     assert "Traceback" not in said
 
@@ -175,6 +176,16 @@ def test_a_revision_is_another_model(hub: StandInHub, client: Client, model: Pat
     assert client.ask("fetch", f"org/versions@{'b' * 40}") == client.ask("fetch", "org/versions@v1")
 
 
+def test_training_takes_the_model_and_the_preprocessing_of_a_name(hub: StandInHub, client: Client, model: Path) -> None:
+    hub.add("org/to_train", model)
+    told = client.ask("train_settings", "org/to_train")
+    assert told["code"] == 0
+    assert told["checkpoint"]["init_from"] == "org/to_train"
+    assert (told["model"]["embed_dim"], told["model"]["depth"], told["model"]["img_size"]) == (32, 2, 16)
+    assert told["data"]["mean"] == [0.5, 0.5, 0.5]
+    assert client.ask("train_settings", "org/not_to_train")["code"] == 1
+
+
 # --- refusals ---------------------------------------------------------------------------------------------------
 
 
@@ -227,9 +238,8 @@ def test_a_download_cut_off_leaves_no_model_that_loads(
 ) -> None:
     cut = hub.add("org/cut", model, behaviour="cuts")
     assert_told(client.ask("load", "org/cut"), "'org/cut' could not be fetched", hub, cache)
-    offline = Client(cache, hub.url, offline=True)
-    assert "not in the cache, or not all of it" in offline.ask("fetch", "org/cut")["error"]
-    offline.close()
+    with Client(cache, hub.url, offline=True) as offline:
+        assert "not in the cache, or not all of it" in offline.ask("fetch", "org/cut")["error"]
     cut.behaviour = "answers"
     told = client.ask("load", "org/cut")
     torch.testing.assert_close(torch.tensor(told["features"]), expected_features(model))
@@ -237,18 +247,17 @@ def test_a_download_cut_off_leaves_no_model_that_loads(
 
 def test_without_the_hub_the_cache_serves(model: Path, tmp_path: Path) -> None:
     """The server goes down, and then the user says so too."""
-    with running_hub() as hub:
-        hub.add("org/kept", model)
-        client = Client(tmp_path, hub.url)
-        first = client.ask("load", "org/kept")
-    assert client.ask("load", "org/kept") == first
-    refused = client.ask("load", "org/never_seen")
-    assert_told(refused, "'org/never_seen' could not be fetched: ConnectError", hub, tmp_path)
-    assert "check the connection" in refused["fix"]
-    client.close()
-    offline = Client(tmp_path, hub.url, offline=True)
-    assert offline.ask("load", "org/kept") == first
-    refused = offline.ask("load", "org/never_seen")
-    assert_told(refused, "the hub is switched off (HF_HUB_OFFLINE)", hub, tmp_path)
-    assert "unset HF_HUB_OFFLINE" in refused["fix"]
-    offline.close()
+    with ExitStack() as opened:
+        with running_hub() as hub:
+            hub.add("org/kept", model)
+            client = opened.enter_context(Client(tmp_path, hub.url))
+            first = client.ask("load", "org/kept")
+        assert client.ask("load", "org/kept") == first
+        refused = client.ask("load", "org/never_seen")
+        assert_told(refused, "'org/never_seen' could not be fetched: ConnectError", hub, tmp_path)
+        assert "check the connection" in refused["fix"]
+        offline = opened.enter_context(Client(tmp_path, hub.url, offline=True))
+        assert offline.ask("load", "org/kept") == first
+        refused = offline.ask("load", "org/never_seen")
+        assert_told(refused, "the hub is switched off (HF_HUB_OFFLINE)", hub, tmp_path)
+        assert "unset HF_HUB_OFFLINE" in refused["fix"]

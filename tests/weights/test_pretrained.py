@@ -106,9 +106,8 @@ def hub() -> Iterator[StandInHub]:
 
 @pytest.fixture(scope="module")
 def client(hub: StandInHub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    one = Client(tmp_path_factory.mktemp("hub_cache"), hub.url)
-    yield one
-    one.close()
+    with Client(tmp_path_factory.mktemp("hub_cache"), hub.url) as one:
+        yield one
 
 
 @pytest.fixture(scope="module")
