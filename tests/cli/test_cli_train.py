@@ -10,6 +10,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from safetensors.torch import save_file
 
 from vitscope.cli.main import main
 from vitscope.core.config import to_dict, updated
@@ -23,6 +24,7 @@ from vitscope.recipes import RECIPES, find_recipe
 from vitscope.train.config import LoopConfig, TrainConfig, named_model
 from vitscope.train.signals import StopFlag
 from vitscope.weights.folder import save_model
+from vitscope.weights.pretrained import PRETRAINED
 
 
 @pytest.fixture
@@ -210,12 +212,36 @@ def test_a_model_named_beside_from_wins(saved: Path, capsys: pytest.CaptureFixtu
     assert told.checkpoint.init_from == str(saved)
 
 
-def test_a_model_for_other_pictures_than_the_weights_is_refused(
-    saved: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("typed", [("--model", "vit_small"), ("--model.in-chans", "3")])
+def test_a_model_for_other_channels_gets_their_normalisation(
+    typed: tuple[str, str], saved: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lines = refused(capsys, "--data", "shapes", "--from", str(saved), "--model", "vit_small")
-    assert "expected one for 1 channels, as the weights in" in lines[0]
-    assert "leave --model out" in lines[2]
+    """Weights can be moved to other channels; whether the layers are the same is seen with the data."""
+    told: Any = resolved(capsys, "--data", "shapes", "--from", str(saved), *typed)
+    assert told.model.in_chans == 3
+    prepared = told.data.preprocess(told.model.img_size, 3)
+    assert prepared.mean == pytest.approx((0.1, 0.1, 0.1))
+    assert prepared.std == pytest.approx((0.3, 0.3, 0.3))
+    own = resolved(capsys, "--data", "shapes", "--from", str(saved), *typed, "--data.mean", "0.2", "0.3", "0.4")
+    assert own.data.mean == (0.2, 0.3, 0.4)
+
+
+def test_a_weights_file_needs_a_model_beside_it(saved: Path, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save_file(build_model(model_config("vit_tiny_patch16_224")).state_dict(), here / "bare.safetensors")
+    lines = refused(capsys, "--data", "shapes", "--from", "bare.safetensors")
+    assert lines[0] == "error: a bare weights file does not say which model it is for"
+    assert lines[2].startswith("to do: name it with --model; by their shapes these fit: ")
+    assert "vit_tiny_patch16_224" in lines[2]
+    told = resolved(capsys, "--data", "shapes", "--from", "bare.safetensors", "--model", "vit_tiny_patch16_224")
+    assert told.model == named_model("vit_tiny_patch16_224")
+    assert told.checkpoint.init_from == "bare.safetensors"
+
+
+def test_the_name_of_a_model_is_no_source_but_its_published_weights_are(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = refused(capsys, "--data", "shapes", "--from", "vit_small")
+    assert lines[2].endswith(f"`--model vit_small --from {PRETRAINED['vit_small'].hub}` from published ones")
 
 
 def test_a_file_with_a_start_keeps_its_own_model(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:

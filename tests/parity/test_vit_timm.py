@@ -391,7 +391,7 @@ def test_relative_index_is_timms(grid: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("antialias", [True, False])
-@pytest.mark.parametrize("num_prefix", [0, 1, 5])
+@pytest.mark.parametrize("num_prefix", [0, 1, 2, 5])
 @pytest.mark.parametrize(
     ("old", "new"), [((14, 14), (24, 24)), ((14, 14), (7, 7)), ((6, 10), (9, 4)), ((4, 6), (6, 4)), ((5, 5), (5, 5))]
 )

@@ -260,6 +260,30 @@ def test_a_new_head_and_another_size(tmp_path: Path) -> None:
 
 
 @quick
+def test_fine_tuning_at_384_from_224(tmp_path: Path) -> None:
+    """Patches of 16, as published weights have them: 14 x 14 positions become 24 x 24, and two steps are taken."""
+    small = updated(VIT, img_size=224, patch_size=16)
+    source = network(small)
+    save_model(source, tmp_path / "model")
+    config = tiny(
+        updated(small, img_size=384),
+        data={"name": f"synthetic:size=384,count=40,classes={K},channels=1", "batch_size": 12},
+        optim={"lr": 1e-3},
+        loop={"epochs": 1},
+        checkpoint=CheckpointConfig(init_from=str(tmp_path / "model"), keep=9),
+    )
+    run = done(config, tmp_path / "run")
+    first, old = load_file(run.folder.checkpoints / "step-000000" / "model.safetensors"), weights(source)
+    torch.testing.assert_close(
+        first["pos_embed"], resample_positions(old["pos_embed"], (14, 14), (24, 24), num_prefix=1)
+    )
+    assert differing(first, saved(run)) == set(first), "every tensor was trained"
+    assert len(steps_of(run)) == 2
+    assert "bicubic with antialias, 14 x 14 -> 24 x 24" in run.folder.log_path.read_text()
+    assert load_model(run.model_folder).config.img_size == 384
+
+
+@quick
 def test_a_run_goes_on_in_another_run(tmp_path: Path, plain: Run) -> None:
     config = updated(PLAIN, checkpoint=CheckpointConfig(init_from=str(plain.folder.path), keep=9))
     run = done(config, tmp_path / "run")

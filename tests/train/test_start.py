@@ -25,6 +25,7 @@ from vitscope.models.layers.drop import DropPath
 from vitscope.models.layers.resample import resample_positions
 from vitscope.train.config import ModelSection, named_model
 from vitscope.train.start import starting_model
+from vitscope.weights.adapt import Resampling, adapt
 from vitscope.weights.folder import save_model
 
 NAMES = ["ant", "bee", "cat", "dog", "eel"]
@@ -136,6 +137,83 @@ def test_another_size_is_set_and_positions_resampled(tmp_path: Path) -> None:
     assert model(torch.randn(1, 3, 24, 24)).shape == (1, 5)
 
 
+@pytest.mark.parametrize("family", ["vit", "distilled", "relative", "swin"])
+def test_other_patches_and_channels_are_resampled_and_said(tmp_path: Path, family: str) -> None:
+    """In one step with the size: what `adapt` makes of the source, and not through a grid between."""
+    config = FAMILIES[family]
+    source = saved(tmp_path / "model", config, NAMES)
+    changes = {"img_size": 48, "patch_size": 6, "in_chans": 1}
+    if family == "swin":
+        changes["img_size"] = 96
+    asked = section(config, **changes)
+    model, remarks = starting_model(asked, num_classes=5, init_from=str(tmp_path / "model"), labels=NAMES)
+    adapt(source, asked.bare, Resampling())
+    assert all(same(model, source, set(source.state_dict())))
+    assert model.config == asked.bare
+    old, new = config.patch_size, 6  # type: ignore[union-attr]
+    words = f"pseudo-inverse, {old} x {old} -> {new} x {new} pixels; summed, 3 -> 1 channels"
+    assert f"patch_embed.proj.weight resampled: {words}" in remarks
+    assert any("with their head of 5 classes" in remark for remark in remarks)
+
+
+def test_the_certificates_summary_is_said(tmp_path: Path) -> None:
+    saved(tmp_path / "model", labels=NAMES)
+    init_from = str(tmp_path / "model")
+    _, remarks = starting_model(section(img_size=24), num_classes=3, init_from=init_from, labels=NAMES[:3])
+    counts = "29 matched, 1 resampled, 2 new"
+    assert f"32 tensors, 100 % of the backbone from the source: {counts}" in remarks
+
+
+def test_nothing_is_said_twice(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    saved(tmp_path / "model", labels=NAMES)
+    starting_model(section(img_size=24), num_classes=3, init_from=str(tmp_path / "model"), labels=NAMES[:3])
+    assert caplog.text == ""
+
+
+def test_channels_a_family_cannot_be_moved_to_are_refused(tmp_path: Path) -> None:
+    saved(tmp_path / "model", FAMILIES["lstm"])
+    with pytest.raises(VitscopeError, match="LSTM are for 1 channels, and cannot be moved to 3"):
+        starting_model(
+            section(FAMILIES["lstm"], in_chans=3), num_classes=5, init_from=str(tmp_path / "model"), labels=None
+        )
+
+
+@pytest.mark.parametrize("family", ["vit", "distilled", "swin", "resnet"])
+@pytest.mark.parametrize("classes", [5, 3])
+def test_a_bare_file_belongs_to_the_sections_model(tmp_path: Path, family: str, classes: int) -> None:
+    """As others write it: only tensors, in a checkpoint of their trainer."""
+    config = FAMILIES[family]
+    source = saved(tmp_path / "model", config)
+    torch.save({"model": source.state_dict(), "epoch": 3}, tmp_path / "bare.pth")
+    init_from = str(tmp_path / "bare.pth")
+    model, remarks = starting_model(section(config), num_classes=classes, init_from=init_from, labels=NAMES[:classes])
+    kept = set(model.state_dict()) - (heads(model) if classes == 3 else set())
+    assert all(same(model, source, kept))
+    said = "with their head of 5 classes" if classes == 5 else "a new head: 3 classes instead of 5"
+    assert said in remarks
+    assert "of the checkpoint, its 'model'" in remarks
+
+
+def test_a_bare_file_of_other_layers_is_refused(tmp_path: Path) -> None:
+    source = saved(tmp_path / "model")
+    torch.save(source.state_dict(), tmp_path / "bare.pth")
+    with pytest.raises(VitscopeError, match=r"the weights do not fit the config; 12 missing: blocks\.2"):
+        starting_model(section(depth=3), num_classes=5, init_from=str(tmp_path / "bare.pth"), labels=None)
+
+
+def test_a_masked_model_gives_its_encoder_at_another_size(tmp_path: Path) -> None:
+    encoder = ViTConfig(**{**SMALL, "num_classes": 0})  # type: ignore[arg-type]
+    source = saved(tmp_path / "model", SimMIMConfig(encoder=encoder))
+    asked = section(img_size=24)
+    model, remarks = starting_model(asked, num_classes=5, init_from=str(tmp_path / "model"), labels=NAMES)
+    source.encoder.set_input_size(24)
+    assert all(same(model, source.encoder, set(source.encoder.state_dict())))
+    assert model.preprocessing.img_size == (24, 24)
+    assert "pictures of 24 x 24 instead of 16 x 16" in remarks
+    assert "pos_embed resampled: bicubic with antialias, 4 x 4 -> 6 x 6" in remarks
+    assert any("29 matched, 1 resampled, 2 new" in remark for remark in remarks)
+
+
 def test_what_has_no_weights_is_the_sections(tmp_path: Path) -> None:
     saved(tmp_path / "model", labels=NAMES)
     asked = section(drop_rate=0.3, drop_path_rate=0.2, head_drop_rate=0.1, init="xavier")
@@ -169,8 +247,6 @@ def test_equal_layers_in_other_words_are_equal(tmp_path: Path) -> None:
         ("depth", 3, "2"),
         ("embed_dim", 32, "16"),
         ("num_heads", 4, "2"),
-        ("patch_size", 8, "4"),
-        ("in_chans", 1, "3"),
         ("position", "sincos", "'learned'"),
         ("norm_eps", 1e-5, "1e-06"),
         ("mlp_ratio", 2.0, r"\(64, 64\)"),

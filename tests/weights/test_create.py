@@ -9,7 +9,7 @@ import torch
 
 import vitscope
 from vitscope.core.config import updated
-from vitscope.core.errors import ConfigError, UsageError, VitscopeError
+from vitscope.core.errors import ConfigError, UsageError
 from vitscope.models.config import ViTConfig
 from vitscope.models.variants import VARIANTS, list_models, model_config
 from vitscope.models.vit import ViT
@@ -153,13 +153,6 @@ def test_a_mistyped_name_gets_a_did_you_mean() -> None:
     with pytest.raises(UsageError, match="unknown model 'vit_tniy'") as refused:
         create_model("vit_tniy")
     assert refused.value.fix == "did you mean 'vit_tiny'?"
-
-
-def test_there_are_no_pretrained_weights_yet_and_it_says_so() -> None:
-    with pytest.raises(VitscopeError, match="'vit_tiny' has no pretrained weights here") as refused:
-        create_model("vit_tiny", pretrained=True)
-    assert "load_model" in str(refused.value.fix)
-    assert create_model("vit_tiny", pretrained=False, depth=1).config.depth == 1
 
 
 def test_settings_are_keyword_only() -> None:

@@ -15,15 +15,15 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from vitscope.cli.train_start import from_source, given_settings, pick_model
+from vitscope.cli.train_start import for_channels, from_source, given_settings, pick_model
 from vitscope.core.config import config, field_names, require, updated
-from vitscope.core.errors import ConfigError, UsageError, expected
+from vitscope.core.errors import ConfigError, UsageError
 from vitscope.core.flags import flag_names, parse_flags, refuse_unknown_flags
 from vitscope.core.suggest import nearest
 from vitscope.data.config import augmentation
 from vitscope.models.variants import is_classifier
 from vitscope.recipes import RECIPES
-from vitscope.train.config import ModelSection, TrainConfig
+from vitscope.train.config import TrainConfig
 from vitscope.train.config.read import side_of
 
 PROG = "vitscope train"
@@ -90,7 +90,8 @@ class TrainCommand:
     device: str | None = None
     """auto, cpu, cuda, cuda:N or mps."""
     init_from: Annotated[str | None, tyro.conf.arg(aliases=("--from",))] = None
-    """A run or model folder whose model, weights and preprocessing training begins with."""
+    """Whose model, weights and preprocessing training begins with: a run, a model folder (timm's and Hugging Face's
+    too), a name on the hub such as timm/vit_tiny_patch16_224.augreg_in21k_ft_in1k, or, with --model, a weights file."""
     teacher: str | None = None
     """A run or model folder to learn from beside the labels."""
     deterministic: bool = False
@@ -142,12 +143,15 @@ def resolve(command: TrainCommand, settings: Sequence[str], start: TrainConfig) 
     parts: dict[str, Any] = {name: getattr(start, name) for name in field_names(TrainConfig)}
     try:
         if command.init_from is not None:
-            parts = from_source(command.init_from, parts)
+            parts = from_source(command.init_from, parts, model_is_named=command.model is not None)
         if command.model is not None:
-            parts["model"] = _instead_of(parts["model"], pick_model(command.model), source=command.init_from)
+            parts["model"] = pick_model(command.model)
         for section, changes in given_settings(command, ALIASES).items():
             parts[section] = updated(parts[section], **changes)
         read = _read_settings(parts, settings)
+        if command.init_from is not None:
+            parts["data"] = for_channels(parts["data"], read["model"].bare.in_chans)
+            read = _read_settings(parts, settings)
         if command.augment is not None:
             # Which of a strength's two forms depends on the model's size, which settings may have changed.
             parts["augment"] = augmentation(command.augment, side_of(read["model"]))
@@ -163,17 +167,6 @@ def resolve(command: TrainCommand, settings: Sequence[str], start: TrainConfig) 
         error.where = error.where or PROG
         error.fix = error.fix or f"`{PROG} --help` shows all flags"
         raise
-
-
-def _instead_of(given: ModelSection, model: ModelSection, *, source: str | None) -> ModelSection:
-    """`model`, if weights from `source` could be for it; what else they must have in common is seen with the data."""
-    channels = given.bare.in_chans
-    if source is not None and model.bare.in_chans != channels:
-        raise ConfigError(
-            expected("--model", f"one for {channels} channels, as the weights in '{source}' have", model.name),
-            fix="leave --model out: --from alone takes the model of the weights",
-        )
-    return model
 
 
 def _read_settings(parts: dict[str, Any], args: Sequence[str]) -> dict[str, Any]:

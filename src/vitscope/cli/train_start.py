@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from vitscope.core.config import updated
 from vitscope.core.errors import UsageError
 from vitscope.core.run_layout import CONFIG, MODEL, is_run_folder, runs_in
 from vitscope.core.suggest import did_you_mean
 from vitscope.core.yaml import parse_yaml
+from vitscope.data.config import DataConfig
 from vitscope.models.variants import VARIANTS
 from vitscope.train.config import ModelSection, named_model
 
@@ -33,16 +34,26 @@ def pick_model(name: str) -> ModelSection:
     return ModelSection.chosen({"name": name})
 
 
-def from_source(source: str, parts: dict[str, Any]) -> dict[str, Any]:
-    """The sections with the model a folder holds, and with pictures prepared as it is used to."""
-    from vitscope.weights.folder import PREPROCESSING, load_config, load_preprocessing  # torch comes with it
+def from_source(source: str, parts: dict[str, Any], *, model_is_named: bool) -> dict[str, Any]:
+    """The sections with the model of a source, and with pictures prepared as it is used to."""
+    from vitscope.weights.hub import is_hub_name  # torch comes with the next one
+    from vitscope.weights.source import open_source
 
-    folder = find_model_folder(source)
-    saved: Any = load_config(folder)
+    path = Path(source).expanduser()
+    here = path.is_file() or (is_hub_name(source) and not path.exists())
+    opened = open_source(source if here else find_model_folder(source))
+    saved: Any = opened.config
+    if saved is None:
+        if not model_is_named:
+            _refuse_nameless(source, opened.weights)
+        return parts
     model = getattr(saved, "encoder", saved)  # of a masked model, the encoder is what goes on
-    parts = {**parts, "model": named_model(_name_in(folder.parent, model.family), model)}
-    if (folder / PREPROCESSING).exists():
-        seen = load_preprocessing(folder)
+    name = str((opened.described or {}).get("architecture"))
+    if name not in VARIANTS or VARIANTS[name].family != model.family:
+        name = _name_in(opened.path.parent, model.family)
+    parts = {**parts, "model": named_model(name, model)}
+    if opened.preprocessing is not None:
+        seen = opened.preprocessing
         parts["data"] = updated(
             parts["data"],
             mean=seen.mean,
@@ -52,6 +63,27 @@ def from_source(source: str, parts: dict[str, Any]) -> dict[str, Any]:
             crop_share=seen.crop_share,
         )
     return parts
+
+
+def for_channels(data: DataConfig, in_chans: int) -> DataConfig:
+    """A source's normalisation for a model of other channels, each of which takes the mean of the source's."""
+    if data.mean is None or data.std is None or len(data.mean) == in_chans:
+        return data
+    mean, std = ((sum(values) / len(values),) * in_chans for values in (data.mean, data.std))
+    return updated(data, mean=mean, std=std)
+
+
+def _refuse_nameless(source: str, weights: Any) -> NoReturn:
+    from vitscope.weights.names import cleaned
+    from vitscope.weights.stored_config import fitting_models
+
+    fitting = fitting_models(cleaned(weights))
+    shapes = f"; by their shapes these fit: {', '.join(fitting)}" if fitting else ""
+    raise UsageError(
+        "a bare weights file does not say which model it is for",
+        where=f"--from {source}",
+        fix=f"name it with --model{shapes}",
+    )
 
 
 def find_model_folder(source: str | Path) -> Path:
@@ -70,8 +102,8 @@ def find_model_folder(source: str | Path) -> Path:
     if str(source) in VARIANTS and not source.exists():
         raise UsageError(
             f"'{source}' is the name of a model, and no weights come with it",
-            where="--from takes a run or model folder",
-            fix=f"`--model {source}` trains it from new weights",
+            where="--from takes a run, a model folder, a weights file, or a name on the hub",
+            fix=f"`--model {source}` trains it from new weights{_published(str(source))}",
         )
     inside = runs_in(source)
     what = "holds no model" if source.exists() else "does not exist"
@@ -83,6 +115,12 @@ def find_model_folder(source: str | Path) -> Path:
         if inside
         else near or "give a run or model folder",
     )
+
+
+def _published(name: str) -> str:
+    from vitscope.weights.pretrained import PRETRAINED
+
+    return f"; `--model {name} --from {PRETRAINED[name].hub}` from published ones" if name in PRETRAINED else ""
 
 
 def _name_in(run: Path, family: str) -> str:

@@ -19,6 +19,7 @@ class CNN(VisionModel):
 
     config: CNNConfig
     any_size = True
+    pixel_layer = "stages.0.conv1"
     # Max-pooled ReLUs of normalised maps, lifted again by the head's dropout, have a root mean square of 1.3.
     head_scale = 0.25
 

@@ -5,6 +5,8 @@ B batch, C channels, H rows (the steps), W columns, D width of the state (twice 
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -50,7 +52,7 @@ class LSTM(VisionModel):
         last = self.head_drop(last)
         return last if pre_logits else self.head(last)
 
-    def set_input_size(self, img_size: Size) -> None:
+    def set_input_size(self, img_size: Size, *, patch_size: Size | None = None, **how: Any) -> None:
         """Any number of rows; their width is built in."""
         width = pair(self.config.img_size)[1]
         if pair(img_size)[1] != width:
@@ -58,4 +60,4 @@ class LSTM(VisionModel):
                 expected("img_size", f"a width of {width}, which the weights are made for", img_size),
                 fix=f"resize the images to width {width}, or build a new model",
             )
-        super().set_input_size(img_size)
+        super().set_input_size(img_size, patch_size=patch_size)

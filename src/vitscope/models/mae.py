@@ -13,9 +13,11 @@ from torch.utils.checkpoint import checkpoint
 from vitscope.models.config import MAEConfig, ViTConfig, pair
 from vitscope.models.init import TOKEN_STD, init_transformer
 from vitscope.models.layers.position import sincos_2d
+from vitscope.models.layers.resample import resample_painted
 from vitscope.models.reconstruction import (
     MaskedModel,
     Reconstruction,
+    Sides,
     cut_pixels,
     join_pixels,
     random_noise,
@@ -110,6 +112,15 @@ class MAE(MaskedModel):
             target = (target - mean) / spread
         error = (prediction.float() - target).square().mean(dim=-1)
         return (error * mask).sum() / mask.sum()
+
+    def repaint(self, old_patch: Sides, old_chans: int, patch: Sides, in_chans: int) -> None:
+        layer = self.decoder_pred
+        rows = torch.cat([layer.weight, layer.bias[:, None]], dim=1).detach()  # the bias is a picture too
+        picture = rows.reshape(*old_patch, old_chans, -1).permute(3, 2, 0, 1)
+        rows = resample_painted(picture, patch, in_chans).permute(2, 3, 1, 0).flatten(0, 2)
+        layer.weight = nn.Parameter(rows[:, :-1].contiguous(), requires_grad=layer.weight.requires_grad)
+        layer.bias = nn.Parameter(rows[:, -1].contiguous(), requires_grad=layer.bias.requires_grad)
+        layer.out_features = rows.shape[0]
 
     def reset_buffers(self) -> None:
         super().reset_buffers()

@@ -11,6 +11,7 @@ from vitscope.core.config import updated
 from vitscope.core.errors import InputError, VitscopeError, expected
 from vitscope.models.config import Size, pair
 from vitscope.models.init import init_head, is_token_or_table
+from vitscope.models.layers.resample import ChannelMethod, PatchMethod, resample_channels
 
 
 class VisionModel(nn.Module):
@@ -26,6 +27,8 @@ class VisionModel(nn.Module):
     supports_grad_checkpointing = False
     any_size = False
     """Whether `img_size` is only the size the network is counted at, and images may be of any other."""
+    pixel_layer: str | None = None
+    """The layer that reads pixels, its weight (D, C, p, q), where that can be moved to other channels."""
     num_features: int
     """Width of the pooled features, which the head reads."""
 
@@ -70,9 +73,48 @@ class VisionModel(nn.Module):
             head = make_head(self.num_features, num_classes, self.head_scale).to(like.device, like.dtype)
             setattr(self.get_submodule(parent), leaf, head)
 
-    def set_input_size(self, img_size: Size) -> None:
-        """Make the network ready for images of another size."""
-        self.config = updated(self.config, img_size=img_size)
+    def set_input_size(
+        self,
+        img_size: Size,
+        *,
+        patch_size: Size | None = None,
+        antialias: bool = True,
+        patch_filter: PatchMethod = "pseudo_inverse",
+    ) -> None:
+        """Make the network ready for images of another size, cut into patches of another size where it has patches.
+
+        `antialias` and `patch_filter` are the conventions learned tables and filters are moved by, see
+        `layers/resample.py`. What need not move stays the very parameter it was.
+        """
+        changes: dict[str, Any] = {"img_size": img_size}
+        if patch_size is not None:
+            if not hasattr(self.config, "patch_size"):
+                raise VitscopeError(
+                    f"{type(self).__name__} has no patches, and so no patch_size to set",
+                    where=f"{type(self).__name__}.set_input_size",
+                    fix="leave patch_size out",
+                )
+            changes["patch_size"] = patch_size
+        self.config = updated(self.config, **changes)
+
+    def set_in_chans(self, in_chans: int, *, method: ChannelMethod = "sum") -> None:
+        """Make the network ready for images of other channels: grey instead of RGB, or more than three."""
+        config = updated(self.config, in_chans=in_chans)
+        if in_chans == self.config.in_chans:
+            return
+        if self.pixel_layer is None:
+            old = self.config.in_chans
+            raise VitscopeError(
+                f"the weights of {type(self).__name__} are for {old} channels, and cannot be moved to {in_chans}",
+                where=f"{type(self).__name__}.set_in_chans",
+                fix=f"convert the images, or build a new model with in_chans={in_chans}",
+            )
+        layer: Any = self.get_submodule(self.pixel_layer)
+        moved = resample_channels(layer.weight.detach(), in_chans, method)
+        layer.weight = nn.Parameter(moved, requires_grad=layer.weight.requires_grad)
+        if isinstance(layer, nn.Conv2d):
+            layer.in_channels = in_chans
+        self.config = config
 
     def set_grad_checkpointing(self, enable: bool = True) -> None:
         """Trade time for memory: recompute activations in the backward pass instead of keeping them."""

@@ -6,17 +6,21 @@ B batch, C channels, H W image, N patches, P prefix tokens, D width, p q patch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
 from vitscope.core.config import updated
 from vitscope.core.errors import ConfigError, InputError, VitscopeError, expected
-from vitscope.models.config import Size, ViTConfig
+from vitscope.models.config import Size, ViTConfig, pair
 from vitscope.models.layers.patch import cut_patches, join_patches
+from vitscope.models.layers.resample import ChannelMethod, PatchMethod
 from vitscope.models.model import VisionModel
 from vitscope.models.vit import ViT
+
+Sides: TypeAlias = tuple[int, int]
+"""Something (down, across), counted in pixels."""
 
 
 class Reconstruction(NamedTuple):
@@ -93,13 +97,40 @@ class MaskedModel(VisionModel):
             fix=f"take its encoder: encoder = model.encoder; encoder.reset_classifier({num_classes})",
         )
 
-    def set_input_size(self, img_size: Size) -> None:
-        """Move the positions of the encoder, and of a decoder that has any, to another image size."""
-        encoder_config: ViTConfig = updated(self.config.encoder, img_size=img_size)
+    def set_input_size(
+        self,
+        img_size: Size,
+        *,
+        patch_size: Size | None = None,
+        antialias: bool = True,
+        patch_filter: PatchMethod = "pseudo_inverse",
+    ) -> None:
+        """Move the positions of the encoder, and of a decoder that has any, to another image or patch size. The layer
+        that paints a patch is resized as the picture it paints."""
+        before: ViTConfig = self.config.encoder
+        patch = before.patch_size if patch_size is None else patch_size
+        encoder_config = updated(before, img_size=img_size, patch_size=patch)
         # The whole config first: a size it refuses must leave the network as it was.
         updated(self.config, encoder=encoder_config)
-        self.encoder.set_input_size(img_size)
+        self.encoder.set_input_size(img_size, patch_size=patch, antialias=antialias, patch_filter=patch_filter)
+        self._repaint(before, encoder_config)
         self.reset_buffers()
+
+    def set_in_chans(self, in_chans: int, *, method: ChannelMethod = "sum") -> None:
+        """The encoder reads other channels, and as many are painted."""
+        before: ViTConfig = self.config.encoder
+        self.encoder.set_in_chans(in_chans, method=method)
+        self._repaint(before, self.encoder.config)
+
+    def _repaint(self, before: ViTConfig, now: ViTConfig) -> None:
+        """Where patches have another size or other channels, move the layer that paints them."""
+        old, new = ((pair(config.patch_size), config.in_chans) for config in (before, now))
+        if old != new:
+            self.repaint(*old, *new)
+
+    def repaint(self, old_patch: Sides, old_chans: int, patch: Sides, in_chans: int) -> None:
+        """Move the layer that paints to patches of `patch` pixels with `in_chans` channels."""
+        raise NotImplementedError
 
     def set_grad_checkpointing(self, enable: bool = True) -> None:
         super().set_grad_checkpointing(enable)

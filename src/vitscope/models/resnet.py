@@ -71,6 +71,7 @@ class ResNet(VisionModel):
 
     config: ResNetConfig
     head_name = "fc"
+    pixel_layer = "conv1"
     any_size = True
     supports_grad_checkpointing = True
 

@@ -6,6 +6,7 @@ B batch, C channels, H W image, h w grid, N = h*w patches, p patch, D width.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +14,8 @@ from torch import Tensor, nn
 from vitscope.core.errors import InputError, expected
 from vitscope.models.config import SimMIMConfig, pair
 from vitscope.models.init import TOKEN_STD, init_transformer
-from vitscope.models.reconstruction import MaskedModel, Reconstruction, random_noise, ranked
+from vitscope.models.layers.resample import resample_painted
+from vitscope.models.reconstruction import MaskedModel, Reconstruction, Sides, random_noise, ranked
 
 NO_PIXELS_EPS = 1e-5
 """Keeps the loss 0, not 0/0, when nothing is hidden."""
@@ -77,3 +79,14 @@ class SimMIM(MaskedModel):
         hidden = self.hidden_pixels(mask)
         error = (picture.float() - images.float()).abs() * hidden
         return error.sum() / (hidden.sum() + NO_PIXELS_EPS) / images.shape[1]
+
+    def repaint(self, old_patch: Sides, old_chans: int, patch: Sides, in_chans: int) -> None:
+        layer: Any = self.decoder[0]
+        rows = torch.cat([layer.weight.flatten(1), layer.bias[:, None]], dim=1).detach()  # the bias is a picture too
+        picture = rows.reshape(old_chans, *old_patch, -1).permute(3, 0, 1, 2)
+        rows = resample_painted(picture, patch, in_chans).permute(1, 2, 3, 0).flatten(0, 2)
+        filters = rows[:, :-1, None, None].contiguous()
+        layer.weight = nn.Parameter(filters, requires_grad=layer.weight.requires_grad)
+        layer.bias = nn.Parameter(rows[:, -1].contiguous(), requires_grad=layer.bias.requires_grad)
+        layer.out_channels = rows.shape[0]
+        self.decoder[1] = nn.PixelShuffle(patch[0])

@@ -17,6 +17,7 @@ from vitscope.models.init import init_transformer
 from vitscope.models.layers.drop import DropPath, rising_rates
 from vitscope.models.layers.mlp import Mlp
 from vitscope.models.layers.patch import PatchEmbed
+from vitscope.models.layers.resample import PatchMethod
 from vitscope.models.layers.window import WindowAttention, cut_windows, fit_window, join_windows, shift_mask
 from vitscope.models.model import VisionModel, choose_layers, make_head
 
@@ -26,6 +27,7 @@ class Swin(VisionModel):
 
     config: SwinConfig
     head_name = "head.fc"
+    pixel_layer = "patch_embed.proj"
     supports_grad_checkpointing = True
 
     def __init__(self, config: SwinConfig) -> None:
@@ -63,10 +65,18 @@ class Swin(VisionModel):
                 found[i] = x
         return found
 
-    def set_input_size(self, img_size: Size) -> None:
-        """Fit windows and shifts to the grids of another image size; where a window changes, its learned bias
-        is moved bicubically."""
-        super().set_input_size(img_size)
+    def set_input_size(
+        self,
+        img_size: Size,
+        *,
+        patch_size: Size | None = None,
+        antialias: bool = True,
+        patch_filter: PatchMethod = "pseudo_inverse",
+    ) -> None:
+        """Fit windows and shifts to the grids of another image or patch size; where a window changes, its learned
+        bias is moved by plain bicubic, the only way it has."""
+        super().set_input_size(img_size, patch_size=patch_size)
+        self.patch_embed.proj.resize(pair(self.config.patch_size), patch_filter)
         for block, grid in self._placed_blocks():
             block.place(grid, self.config.window_size)
         self.reset_buffers()

@@ -21,7 +21,7 @@ from vitscope.models.layers.mlp import GatedMlp, Mlp
 from vitscope.models.layers.patch import PatchEmbed
 from vitscope.models.layers.pool import AttentionPool
 from vitscope.models.layers.position import RelativeBias, relative_index, rope_2d, sincos_2d
-from vitscope.models.layers.resample import resample_positions, resample_relative_table
+from vitscope.models.layers.resample import PatchMethod, resample_positions, resample_relative_table
 from vitscope.models.model import VisionModel, choose_layers, make_head
 
 
@@ -30,6 +30,7 @@ class ViT(VisionModel):
 
     config: ViTConfig
     supports_grad_checkpointing = True
+    pixel_layer = "patch_embed.proj"
     sincos: Tensor | None
     rope_cos: Tensor | None
     rope_sin: Tensor | None
@@ -164,15 +165,28 @@ class ViT(VisionModel):
 
     # --- changing shape -----------------------------------------------------------------------------------------
 
-    def set_input_size(self, img_size: Size) -> None:
-        """Move positions to the grid of another image size: learned and relative tables bicubically, others anew."""
+    def set_input_size(
+        self,
+        img_size: Size,
+        *,
+        patch_size: Size | None = None,
+        antialias: bool = True,
+        patch_filter: PatchMethod = "pseudo_inverse",
+    ) -> None:
+        """Move positions to the grid of another image size: learned and relative tables bicubically, others anew.
+
+        With another `patch_size` the patch filter is resampled too, and the tables go in one step from the old grid
+        to the new one: 224 / 16 -> 32 / 4 is 14 x 14 -> 8 x 8. Relative tables know only plain bicubic.
+        """
         old_grid = self.config.grid_size
-        super().set_input_size(img_size)
+        super().set_input_size(img_size, patch_size=patch_size)
         new_grid = self.config.grid_size
+        self.patch_embed.proj.resize(pair(self.config.patch_size), patch_filter)
         if new_grid == old_grid:  # the tables stay the very parameters an optimiser may hold
             return
         if self.pos_embed is not None:
-            moved = resample_positions(self.pos_embed.detach(), old_grid, new_grid, num_prefix=self._table_prefix)
+            table = self.pos_embed.detach()
+            moved = resample_positions(table, old_grid, new_grid, num_prefix=self._table_prefix, antialias=antialias)
             self.pos_embed = nn.Parameter(moved, requires_grad=self.pos_embed.requires_grad)
         for module in self.modules():
             if isinstance(module, RelativeBias):

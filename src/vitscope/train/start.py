@@ -1,8 +1,10 @@
-"""The model training begins with: freshly initialised, or with the weights of another run."""
+"""The model training begins with: freshly initialised, or with weights from elsewhere."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
@@ -10,11 +12,14 @@ from torch import Tensor
 from vitscope.core.config import updated
 from vitscope.core.errors import ConfigError, expected
 from vitscope.models.build import build_model
-from vitscope.models.config import MAEConfig, SimMIMConfig, pair
+from vitscope.models.config import MAEConfig, ModelConfig, SimMIMConfig, pair
 from vitscope.models.model import VisionModel
 from vitscope.train.config import ModelSection
-from vitscope.weights.fit import refuse_mismatch, refuse_other_layers
+from vitscope.weights.adapt import Resampling, adapt
+from vitscope.weights.certificate import Certificate, Ledger
+from vitscope.weights.fit import fitted_preprocessing, refuse_mismatch, refuse_other_layers
 from vitscope.weights.load import load_model
+from vitscope.weights.source import open_source
 
 
 def starting_model(
@@ -22,9 +27,10 @@ def starting_model(
 ) -> tuple[VisionModel, list[str]]:
     """The network of `section` with a head for `num_classes`, and remarks for the log.
 
-    `init_from` is a run or model folder its weights come from; a masked model gives its encoder. The section decides
-    everything that has no weights (dropout, drop path, image size); where it asks for other layers than the weights
-    are for, it is refused. The head is made anew where the number or the names of the classes differ.
+    `init_from` is whatever `load_model` takes: a run, a model folder of ours, timm's or Hugging Face's, a weights file,
+    a name on the hub; a masked model gives its encoder. The section decides everything that has no weights (dropout,
+    drop path) and what weights can be moved to (image and patch size, channels); where it asks for other layers than
+    the weights are for, it is refused. The head is made anew where the number or the names of the classes differ.
     """
     config = section.bare
     if isinstance(config, MAEConfig | SimMIMConfig):
@@ -41,38 +47,69 @@ def starting_model(
 
 
 def _take_weights(model: VisionModel, source: str, labels: Sequence[str] | None) -> list[str]:
-    given: Any = load_model(source)
-    remarks = [f"weights from {source}"]
-    if isinstance(given.config, MAEConfig | SimMIMConfig):
-        given = given.encoder
-        remarks.append("of a masked model, only the encoder is taken")
-    remarks += refuse_other_layers(given.config, model.config, where=f"checkpoint.init_from: {source}")
-    if pair(given.config.img_size) != pair(model.config.img_size):
-        old, new = (" x ".join(map(str, pair(config.img_size))) for config in (given.config, model.config))
-        given.set_input_size(model.config.img_size)
-        remarks.append(f"pictures of {new} instead of {old}" + ("" if model.any_size else ": positions are resampled"))
-    tensors, said = _with_head(given, model, labels)
+    try:
+        given, certificate, remarks = _adapted(source, model.config)
+    except ConfigError as error:
+        error.where = f"checkpoint.init_from: {error.where or source}"
+        raise
+    tensors, said = _with_head(given, model, certificate, labels)
     refuse_mismatch(model.state_dict(), tensors, where=source, fix="give the model settings the weights are for")
     model.load_state_dict(tensors, strict=True)
     model.preprocessing = given.preprocessing
-    return [*remarks, said]
+    return [f"weights from {source}", *remarks, certificate.summary, said]
 
 
-def _with_head(given: VisionModel, model: VisionModel, labels: Sequence[str] | None) -> tuple[dict[str, Tensor], str]:
+def _adapted(source: str, wanted: ModelConfig) -> tuple[VisionModel, Certificate, list[str]]:
+    """The model of `source`, moved to the pictures and classes of `wanted`; what became of its tensors; remarks."""
+    opened = open_source(source)
+    if isinstance(opened.config, MAEConfig | SimMIMConfig):
+        given, certificate, remarks = _encoder_of(opened.path, wanted)
+    else:
+        # It is all said here, as remarks.
+        given = load_model(opened.path, config=wanted, say=False)
+        certificate, remarks = given.certificate, list(given.certificate.remarks)
+    known = wanted if opened.config is None else opened.config
+    if pair(known.img_size) != pair(wanted.img_size):
+        old, new = (" x ".join(map(str, pair(config.img_size))) for config in (known, wanted))
+        remarks.append(f"pictures of {new} instead of {old}")
+    remarks += [f"{entry.ours} resampled: {entry.how}" for entry in certificate.of("resampled")[:5]]
+    return given, certificate, remarks
+
+
+def _encoder_of(folder: Path, wanted: ModelConfig) -> tuple[VisionModel, Certificate, list[str]]:
+    masked: Any = load_model(folder)
+    remarks = ["of a masked model, only the encoder is taken", *masked.certificate.remarks]
+    remarks += refuse_other_layers(masked.encoder.config, wanted, where=str(folder))
+    ledger, before = Ledger(), "encoder."
+    for entry in masked.certificate.entries:
+        if entry.ours is not None and entry.ours.startswith(before):
+            ledger.add(replace(entry, ours=entry.ours.removeprefix(before)))
+    for entry in adapt(masked.encoder, wanted, Resampling()):
+        ledger.change(entry)
+    entries = ledger.entries(masked.encoder.state_dict())
+    preprocessing = fitted_preprocessing(masked.preprocessing, wanted)
+    masked.encoder.preprocessing = preprocessing
+    return masked.encoder, replace(masked.certificate, entries=entries), remarks
+
+
+def _with_head(
+    given: VisionModel, model: VisionModel, certificate: Certificate, labels: Sequence[str] | None
+) -> tuple[dict[str, Tensor], str]:
     """All weights to be loaded; those of the head are the given ones only where they stand for the same classes."""
     tensors = given.state_dict()
     heads = tuple(f"{name}." for name in model.classifiers())
     fresh = {name: tensor for name, tensor in model.state_dict().items() if name.startswith(heads)}
-    old, new = given.num_classes, model.num_classes
+    count = model.num_classes
     known, wanted = given.labels, None if labels is None else list(labels)
-    if old != new:
-        said = f"a new head: {new} classes instead of {old}" if old else f"a new head of {new} classes"
+    anew = next((entry for entry in certificate.of("new") if entry.in_head), None)
+    if anew is not None:
+        said = anew.how
     elif known is None or wanted is None or known == wanted:
-        return tensors, f"with their head of {new} classes"
-    elif sorted(known) == sorted(wanted) and len(set(known)) == new:
+        return tensors, f"with their head of {count} classes"
+    elif sorted(known) == sorted(wanted) and len(set(known)) == count:
         rows = [known.index(label) for label in wanted]
         moved = {name: tensors[name][rows] for name in fresh}
-        return {**tensors, **moved}, f"with their head of {new} classes, brought into the order of the data"
+        return {**tensors, **moved}, f"with their head of {count} classes, brought into the order of the data"
     else:
         place = next(place for place, pair in enumerate(zip(known, wanted, strict=True)) if pair[0] != pair[1])
         said = f"a new head: class {place} is '{wanted[place]}' instead of '{known[place]}'"

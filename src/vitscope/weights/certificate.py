@@ -94,6 +94,13 @@ class Certificate:
         """Whether the backbone is all there, and nothing unknown was left."""
         return not [e for e in self.of("missing") if not e.in_head] and not self.of("unexpected")
 
+    @property
+    def summary(self) -> str:
+        """In one line: how many tensors, what became of them, how much of the model is the source's."""
+        counts = ", ".join(f"{len(self.of(fate))} {fate}" for fate in FATES if self.of(fate))
+        ours = sum(entry.ours is not None for entry in self.entries)
+        return f"{ours} tensors, {100 * self.backbone_covered:.4g} % of the backbone from the source: {counts}"
+
     def with_proof(self, proof: Proof | None) -> Certificate:
         return replace(self, proof=proof)
 
@@ -134,6 +141,17 @@ class Ledger:
             self.others.append(entry)
         else:
             self.said[entry.ours] = entry
+
+    def change(self, change: Entry) -> None:
+        """Add what happened to a tensor after it was read: where it comes from stays known."""
+        before = self.said.get(change.ours or "")
+        if before is None or change.fate == "new":
+            self.add(change)
+        elif change.fate == "left out":  # it has no place here any more
+            self.add(replace(change, ours=None, theirs=before.theirs, their_shapes=before.their_shapes))
+        else:
+            how = f"{before.how}; {change.how}" if before.how else change.how
+            self.add(replace(before, fate=change.fate, shape=change.shape, how=how))
 
     def entries(self, order: Iterable[str]) -> tuple[Entry, ...]:
         """In the model's own order, then what has no place in it."""

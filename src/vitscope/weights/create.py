@@ -1,4 +1,4 @@
-"""`create_model`: a network by name, with any setting changed."""
+"""`create_model`: a network by name, with any setting changed, new or with published weights."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from vitscope.core.config import field_names, is_config, updated
-from vitscope.core.errors import ConfigError, VitscopeError
+from vitscope.core.errors import ConfigError
 from vitscope.core.suggest import did_you_mean
 from vitscope.models.build import build_model
 from vitscope.models.config import ModelConfig
 from vitscope.models.variants import model_config
+from vitscope.weights.fit import refuse_other_layers
+from vitscope.weights.pretrained import published_for
 
 if TYPE_CHECKING:
     from vitscope.models.model import VisionModel
@@ -21,15 +23,21 @@ def create_model(name: str, *, pretrained: bool = False, **settings: Any) -> Vis
 
     Any field of the model's config may be given. A masked model hands on what only its encoder has:
     `create_model("mae_vit_base_patch16", img_size=64, depth=6)`, the same as `encoder={"img_size": 64, "depth": 6}`.
+
+    `pretrained` takes published weights from the hub (`weights/pretrained.py` lists them) and moves them to the
+    settings: picture and patch size and channels are resampled, and where the classes differ the head is new, which is
+    said. Other layers than the weights have are refused. `model.certificate` tells what became of every tensor, and
+    `model.preprocessing` what pictures must go through. As every model made here, it is in train mode.
     """
     config = with_settings(model_config(name), settings)
-    if pretrained:
-        raise VitscopeError(
-            f"'{name}' has no pretrained weights here",
-            where="create_model(..., pretrained=True)",
-            fix="leave pretrained out, or load weights of your own with vitscope.load_model(folder)",
-        )
-    return build_model(config)
+    if not pretrained:
+        return build_model(config)
+    from vitscope.weights.load import load_model  # which needs `with_settings`
+
+    published = published_for(name)
+    # Before anything is downloaded; the hub's own description is compared again afterwards.
+    refuse_other_layers(model_config(published.model), config, where=f"create_model('{name}', pretrained=True)")
+    return load_model(published.hub, config=config).train()
 
 
 def with_settings(config: ModelConfig, settings: Mapping[str, Any]) -> ModelConfig:

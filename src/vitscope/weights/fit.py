@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from vitscope.core.config import shortened, to_dict, updated
 from vitscope.core.errors import ConfigError, VitscopeError, expected
 from vitscope.data.config import PreprocessConfig
 from vitscope.models.build import build_model
-from vitscope.models.config import ModelConfig, ViTConfig, pair
+from vitscope.models.config import MAEConfig, ModelConfig, SimMIMConfig, ViTConfig, pair
 
 
 def refuse_weights(config: ModelConfig, tensors: Mapping[str, torch.Tensor], *, where: str, fix: str) -> None:
@@ -92,6 +93,9 @@ def fitted_preprocessing(preprocessing: PreprocessConfig | None, config: ModelCo
 FREE = {
     "num_classes",  # a new head, where they differ
     "img_size",  # positions are resampled
+    "patch_size",  # so is the patch filter
+    "in_chans",  # and the first layer's channels
+    "mask_ratio",
     "drop_rate",
     "attn_drop_rate",
     "drop_path_rate",
@@ -116,7 +120,7 @@ def refuse_other_layers(given: ModelConfig, asked: ModelConfig, *, where: str) -
         if key == "pool" and "attention" not in (value, wanted[key]):  # no weights belong to it
             remarks.append(f"pool is '{wanted[key]}' instead of '{value}'")
             continue
-        shown = getattr(given, key), getattr(asked, key)
+        shown = attrgetter(key)(given), attrgetter(key)(asked)
         theirs, ours = map(shortened, shown if shown[0] != shown[1] else (value, wanted[key]))
         raise ConfigError(
             expected(f"model.{key}", f"{theirs}, as the weights have it", ours),
@@ -129,8 +133,9 @@ def refuse_other_layers(given: ModelConfig, asked: ModelConfig, *, where: str) -
 def _layers(config: ModelConfig) -> dict[str, Any]:
     """The settings that decide which layers there are and what they compute, each in one form."""
     layers = {key: value for key, value in to_dict(config).items() if key not in FREE}
-    if "patch_size" in layers:
-        layers["patch_size"] = pair(config.patch_size)  # pyright: ignore[reportAttributeAccessIssue]
+    if isinstance(config, MAEConfig | SimMIMConfig):
+        del layers["encoder"]
+        layers |= {f"encoder.{key}": value for key, value in _layers(config.encoder).items()}
     if isinstance(config, ViTConfig):
         del layers["mlp_ratio"]
         layers |= {

@@ -14,7 +14,7 @@ from vitscope.models.config import ModelConfig, Size
 from vitscope.models.model import VisionModel
 from vitscope.models.variants import model_config
 from vitscope.weights.adapt import Resampling, adapt
-from vitscope.weights.certificate import Certificate, Entry
+from vitscope.weights.certificate import Certificate
 from vitscope.weights.create import with_settings
 from vitscope.weights.fit import fitted_preprocessing, refuse_other_layers
 from vitscope.weights.folder import load_config
@@ -41,6 +41,7 @@ def load_model(
     resampling: Resampling | None = None,
     allow_partial: bool = False,
     strict: bool = False,
+    say: bool = True,
 ) -> VisionModel:
     """A model with the weights of `source`, in eval mode.
 
@@ -53,29 +54,31 @@ def load_model(
     must be covered in full, unless `allow_partial`; with `strict` nothing may be resampled, new or left out.
 
     The model carries `preprocessing`, `labels` and `certificate`: what became of every tensor. A folder of our own
-    comes back bit for bit as it was saved.
+    comes back bit for bit as it was saved. What was resampled, begins anew or is unknown goes to the log as a warning,
+    unless `say` is False, for those who tell it themselves.
     """
     opened = open_source(source)
     wishes: dict[str, Any] = dict(zip(PICTURE, (img_size, patch_size, in_chans, num_classes), strict=True))
-    model, ledger, by = read_as_stored(opened, _layers(opened, config), allow_partial=allow_partial)
+    layers, remarks = _layers(opened, config)
+    model, ledger, by = read_as_stored(opened, layers, allow_partial=allow_partial)
     wanted = _wanted(model.config if config is None else _given(config), wishes)
     changes = adapt(model, wanted, resampling or Resampling())
     for entry in changes:
-        ledger.add(_followed(ledger.said.get(entry.ours or ""), entry))
+        ledger.change(entry)
     certificate = Certificate(
         source=opened.words,
         format=by.name,
         sha256=opened.sha256(),
         entries=ledger.entries(model.state_dict()),
         preprocessing=None if opened.preprocessing is None else to_dict(opened.preprocessing),
-        remarks=tuple(ledger.remarks),
+        remarks=(*ledger.remarks, *remarks),
     )
     if strict:
         _refuse_any_change(certificate)
     _carry(model, opened, certificate)
     if dtype is not None:
         model.to(dtype)
-    for line in warnings_of(certificate):
+    for line in warnings_of(certificate) if say else ():
         log.warning("%s: %s", opened.words, line)
     return model.eval()
 
@@ -90,8 +93,8 @@ def _given(config: ModelConfig | str | Path) -> ModelConfig:
     return load_config(config) if Path(config).is_dir() else model_config(str(config))
 
 
-def _layers(opened: Source, config: ModelConfig | str | Path | None) -> ModelConfig:
-    """The settings that say which layers the tensors belong to."""
+def _layers(opened: Source, config: ModelConfig | str | Path | None) -> tuple[ModelConfig, list[str]]:
+    """The settings that say which layers the tensors belong to, and what is to be said of them."""
     if config is None and opened.config is None:
         raise ConfigError(
             "a bare weights file does not say which model it is for",
@@ -99,13 +102,13 @@ def _layers(opened: Source, config: ModelConfig | str | Path | None) -> ModelCon
             fix=_which_config(opened),
         )
     if config is None:
-        return opened.config  # pyright: ignore[reportReturnType]
+        return opened.config, []  # pyright: ignore[reportReturnType]
     given = _given(config)
     if opened.config is None:
-        return given
-    refuse_other_layers(opened.config, given, where=opened.words)
+        return given, []
+    remarks = refuse_other_layers(opened.config, given, where=opened.words)
     own = {key: getattr(opened.config, key) for key in PICTURE if hasattr(opened.config, key)}
-    return with_settings(given, own)
+    return with_settings(given, own), remarks
 
 
 def _which_config(opened: Source) -> str:
@@ -121,14 +124,6 @@ def _wanted(config: ModelConfig, wishes: dict[str, Any]) -> ModelConfig:
 
 
 # --- afterwards -------------------------------------------------------------------------------------------------
-
-
-def _followed(before: Entry | None, change: Entry) -> Entry:
-    """What happened to a tensor that was read first and then adapted."""
-    if before is None or change.fate == "new":
-        return change
-    how = f"{before.how}; {change.how}" if before.how else change.how
-    return Entry(change.fate, change.ours, change.shape, before.theirs, before.their_shapes, how, before.in_head)
 
 
 def _refuse_any_change(certificate: Certificate) -> None:

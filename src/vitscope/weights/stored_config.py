@@ -15,6 +15,8 @@ from vitscope.weights.files import Shape, Stored
 
 BLOCK_NUMBER = re.compile(r"(?:^|\.)(?:blocks|layers?|encoder\.layer)\.(\d+)\.")
 PATCH_FILTER = "patch_embed.proj.weight"
+PIXEL_FILTERS = (PATCH_FILTER, "conv1.weight", "stages.0.conv1.weight")
+"""What reads pixels, (D, C, p, q), in a ViT or Swin, a ResNet, a CNN."""
 
 
 def stored_config(like: ModelConfig, shapes: Mapping[str, Shape], *, heads: Sequence[str], where: str) -> ModelConfig:
@@ -24,9 +26,11 @@ def stored_config(like: ModelConfig, shapes: Mapping[str, Shape], *, heads: Sequ
         inner = {name.removeprefix("encoder."): shape for name, shape in shapes.items() if name.startswith("encoder.")}
         return updated(like, encoder=stored_config(like.encoder, inner, heads=(), where=where))
     changes: dict[str, Any] = {"num_classes": _classes(heads, shapes)}
+    for name in PIXEL_FILTERS:
+        if len(shapes.get(name, ())) == 4:
+            changes["in_chans"] = shapes[name][1]
     if PATCH_FILTER in shapes and hasattr(like, "patch_size"):
-        _, in_chans, *patch = shapes[PATCH_FILTER]
-        changes["in_chans"] = in_chans
+        patch = shapes[PATCH_FILTER][2:]
         if tuple(patch) != pair(like.patch_size):  # pyright: ignore[reportAttributeAccessIssue]
             changes["patch_size"] = patch[0] if patch[0] == patch[1] else tuple(patch)
     if isinstance(like, ViTConfig):

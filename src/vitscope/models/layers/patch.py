@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from vitscope.models.layers.resample import PatchMethod, resample_patch_filter
+
 
 class PatchEmbed(nn.Module):
     """Images to patch tokens: (B, C, H, W) -> (B, N, D)."""
@@ -37,6 +39,13 @@ class PatchFilter(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         return F.linear(cut_patches(images, self.patch_size), self.weight.flatten(1), self.bias)
+
+    def resize(self, patch_size: tuple[int, int], method: PatchMethod) -> None:
+        """Cut patches of another size from now on."""
+        if patch_size != self.patch_size:
+            moved = resample_patch_filter(self.weight.detach(), patch_size, method)
+            self.weight = nn.Parameter(moved, requires_grad=self.weight.requires_grad)
+        self.patch_size = patch_size
 
     def extra_repr(self) -> str:
         d, c, p, q = self.weight.shape

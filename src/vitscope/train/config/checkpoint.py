@@ -10,8 +10,8 @@ class CheckpointConfig:
     """Where weights come from, and how often the state is saved."""
 
     init_from: str | None = None
-    """A run or model folder whose weights training begins with (short: --from). The head is made anew where the classes
-    differ, positions are resampled where the size differs."""
+    """Where the weights training begins with come from (short: --from): a run, a model folder, a weights file, or a
+    name on the hub. The head is made anew where the classes differ, positions are resampled where the size differs."""
     every_epochs: int = 1
     """Epochs between two checkpoints; the last epoch always has one."""
     every_steps: int | None = None
