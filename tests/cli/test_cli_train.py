@@ -171,7 +171,14 @@ def saved(here: Path) -> Path:
         img_size=16, patch_size=4, in_chans=1, num_classes=3, embed_dim=24, depth=2, num_heads=2, drop_rate=0.2
     )
     seen = PreprocessConfig(
-        img_size=(16, 16), in_chans=1, crop="squash", crop_share=0.9, interpolation="bilinear", mean=(0.1,), std=(0.3,)
+        img_size=(16, 16),
+        in_chans=1,
+        crop="squash",
+        crop_share=0.9,
+        interpolation="bilinear",
+        resizer="tensor",
+        mean=(0.1,),
+        std=(0.3,),
     )
     run = here / "runs" / "old-001"
     run.mkdir(parents=True)
@@ -192,7 +199,7 @@ def test_from_takes_the_model_and_how_pictures_are_prepared(
     assert (told.model.embed_dim, told.model.depth, told.model.drop_rate) == (24, 2, 0.1)
     data = told.data
     assert (data.name, data.mean, data.std, data.interpolation) == ("shapes", (0.1,), (0.3,), "bilinear")
-    assert (data.resize, data.crop_share) == ("squash", 0.9)
+    assert (data.resize, data.crop_share, data.resizer) == ("squash", 0.9, "tensor")
     prepared = data.preprocess(told.model.img_size, told.model.in_chans)
     assert prepared == PreprocessConfig(**to_dict(prepared))
     assert told == resolved(capsys, "--data", "shapes", "--checkpoint.init-from", source, "--model.drop-rate", "0.1")

@@ -61,6 +61,7 @@ def from_source(source: str, parts: dict[str, Any], *, model_is_named: bool) -> 
             interpolation=seen.interpolation,
             resize=seen.crop,
             crop_share=seen.crop_share,
+            resizer=seen.resizer,
         )
     return parts
 

@@ -27,6 +27,7 @@ STRUCTURAL = (
     "data.resize",
     "data.crop_share",
     "data.interpolation",
+    "data.resizer",
     "optim.name",
     "optim.freeze",
     "loop.seed",

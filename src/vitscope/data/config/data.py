@@ -59,6 +59,8 @@ class DataConfig:
     """Share of the side the middle cut keeps in evaluation (timm's crop_pct)."""
     interpolation: Literal["bicubic", "bilinear", "nearest"] = "bicubic"
     """How pixels are resampled."""
+    resizer: Literal["pillow", "tensor"] = "pillow"
+    """What resamples them in evaluation: Pillow, or torchvision on tensors, as transformers does."""
     bad_limit: float = 0.01
     """Largest share of all pictures that may turn out to be unreadable."""
     pixel_limit: int = PIXEL_LIMIT
@@ -97,6 +99,7 @@ class DataConfig:
             crop=self.resize,
             crop_share=self.crop_share,
             interpolation=self.interpolation,
+            resizer=self.resizer,
             mean=self.mean or _for_channels(mean, in_chans),
             std=self.std or _for_channels(std, in_chans),
         )

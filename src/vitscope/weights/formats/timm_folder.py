@@ -90,9 +90,8 @@ def _preprocessing(pretrained: Mapping[str, Any], where: str) -> PreprocessConfi
     mode, share = pretrained.get("crop_mode") or "center", pretrained.get("crop_pct") or DEFAULT_CROP
     interpolation = pretrained.get("interpolation") or "bicubic"
     fix = "load the weights file by itself and give the model a preprocessing: load_model(file, config=...)"
-    if mode not in CROPS or (mode == "squash" and share != 1):
-        wanted = "'center', or 'squash' with crop_pct 1"
-        raise ConfigError(expected("crop_mode", wanted, f"'{mode}' with crop_pct {share}"), where=where, fix=fix)
+    if mode not in CROPS:
+        raise ConfigError(expected("crop_mode", f"one of {', '.join(CROPS)}", repr(mode)), where=where, fix=fix)
     if interpolation not in INTERPOLATIONS:
         wanted = f"one of {', '.join(INTERPOLATIONS)}"
         raise ConfigError(expected("interpolation", wanted, repr(interpolation)), where=where, fix=fix)
@@ -196,7 +195,7 @@ def _description(model: VisionModel, spelling: Spelling, preprocessing: Preproce
         "input_size": [config.in_chans, *pair(config.img_size)],
         "fixed_input_size": not isinstance(config, ResNetConfig),
         "interpolation": preprocessing.interpolation,
-        "crop_pct": 1.0 if crop == "squash" else preprocessing.crop_share,
+        "crop_pct": preprocessing.crop_share,
         "crop_mode": crop,
         "mean": list(preprocessing.mean),
         "std": list(preprocessing.std),
