@@ -263,7 +263,7 @@ def _read_json(folder: Path, name: str) -> Any:
             f"'{folder}' is not a saved model: it has no {name}",
             fix="give a folder written by vitscope.save_model, or a run",
         ) from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise VitscopeError(f"cannot read {name}: {error}", where=str(folder), fix="save the model again") from None
 
 
@@ -294,6 +294,6 @@ def _is_model_folder(folder: Path) -> bool:
     """Whether its config.json is of this format, of whatever number."""
     try:
         described = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return False
     return isinstance(described, dict) and isinstance(described.get("format"), int)
