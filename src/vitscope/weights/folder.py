@@ -81,7 +81,7 @@ def save_model(
     """
     model = unwrapped(model)
     folder = Path(folder)
-    _refuse_to_bury(folder, overwrite)
+    refuse_to_bury(folder, overwrite)
     write = writer(
         model,
         preprocessing=preprocessing,
@@ -272,7 +272,7 @@ def _tensors(weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return {name.replace("_orig_mod.", ""): tensor for name, tensor in weights.items()}
 
 
-def _refuse_to_bury(folder: Path, overwrite: bool) -> None:
+def refuse_to_bury(folder: Path, overwrite: bool) -> None:
     """Never write over something that is not a model, nor over a model unless told to."""
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return

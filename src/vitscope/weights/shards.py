@@ -83,14 +83,18 @@ def _ready(name: str, tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
     tensor = tensor.detach()
     if dtype is None or not tensor.is_floating_point() or tensor.dtype == dtype:
         return tensor.cpu().contiguous().clone()
-    cast = tensor.to("cpu", dtype, copy=True).contiguous()
-    if tensor.isfinite().all() and not cast.isfinite().all():
+    return cast(name, tensor, dtype)
+
+
+def cast(name: str, tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """In another type, in the processor's memory; never with infinities that were numbers."""
+    found = tensor.to("cpu", dtype, copy=True).contiguous()
+    if tensor.isfinite().all() and not found.isfinite().all():
         raise VitscopeError(
-            f"{name} holds numbers up to {tensor.abs().max().item():.3g}, more than {dtype!s} can",
-            where="save_model(..., dtype=...)",
-            fix="save it as torch.bfloat16 or torch.float32",
+            f"{name} holds numbers up to {tensor.abs().max().item():.3g}, more than {dtype} can",
+            fix="take torch.bfloat16 or torch.float32",
         )
-    return cast
+    return found
 
 
 def _write(tensors: dict[str, Tensor], path: Path) -> None:
