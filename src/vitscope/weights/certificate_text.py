@@ -33,7 +33,7 @@ def lines_of(certificate: Certificate, width: int = 80) -> list[str]:
     for fate in ("transformed", "resampled", "new", "missing", "left out", "unexpected"):
         entries = certificate.of(fate)  # pyright: ignore[reportArgumentType]
         if entries:
-            lines += ["", f"{fate}: {MEANINGS[fate]}"]
+            lines += ["", *_wrapped("", f"{fate}: {MEANINGS[fate]}", width)]
             lines += _kinds(entries, width) if fate == "transformed" else _rows(entries, width)
     lines += ["", *_wrapped("preprocessing ", _preprocessing(certificate.preprocessing), width)]
     for remark in certificate.remarks:
@@ -61,7 +61,7 @@ def percent(share: float) -> str:
 
 
 def _counts(certificate: Certificate, width: int) -> list[str]:
-    lines = [f"{'tensors':>8}  {'parameters':>13}  what became of them"]
+    lines = _wrapped(f"{'tensors':>8}  {'parameters':>13}  ", "what became of them", width)
     for fate, meaning in MEANINGS.items():
         entries = certificate.of(fate)  # pyright: ignore[reportArgumentType]
         if entries:
@@ -149,6 +149,6 @@ def _written(written: Written, width: int) -> list[str]:
 
 def _wrapped(first: str, text: str, width: int) -> list[str]:
     """`text` behind `first`, its further lines below its beginning. Long names and paths are broken, never cut."""
-    room = max(width - len(first), 20)
+    room = max(width - len(first), 12)
     parts = textwrap.wrap(text, room, break_on_hyphens=False) or [""]
     return [(first if number == 0 else " " * len(first)) + part for number, part in enumerate(parts)]

@@ -46,7 +46,7 @@ def read_as_stored(opened: Source, like: ModelConfig, *, allow_partial: bool) ->
         raise VitscopeError(
             f"the weights do not fit the config; {'; '.join(broken)}",
             where=str(opened.weights.files[0]),
-            fix="give the config the weights are for, or allow_partial=True (--allow-partial) to begin the missing ones anew",
+            fix="give the config the weights are for, or allow_partial=True (--allow-partial): missing ones begin anew",
         )
     kept = {name: tensor for name, tensor in tensors.items() if _fits(ledger, name)}
     if len(kept) < len(model.state_dict()):
