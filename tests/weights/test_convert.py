@@ -232,6 +232,30 @@ def test_what_the_format_lacks_is_named_not_refused(
     assert certificate.written.largest_difference > 0.1
 
 
+def test_a_remark_does_not_excuse_another_answer(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(model: Any, path: Path) -> list[str]:
+        save_file({name: t * 1.01 if name == "norm.weight" else t for name, t in model.state_dict().items()}, path)
+        return ["open it with timm"]
+
+    def folded(model: Any, path: Path) -> list[str]:
+        state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+        state["cls_token"] = state["cls_token"] + state["pos_embed"][:, :1]
+        state["pos_embed"][:, 0] = 0
+        save_file(state, path)
+        return ["the class token's position was folded into it"]
+
+    monkeypatch.setattr(timm_folder, "save_file", wrong, raising=False)
+    with pytest.raises(VitscopeError, match=r"1 tensors are not the same .* again: norm\.weight"):
+        convert(file, tmp_path / "b.safetensors", to="timm", config=TINY, prove=False)
+    assert not (tmp_path / "b.safetensors").exists()
+    monkeypatch.setattr(timm_folder, "save_file", folded, raising=False)
+    written = convert(file, tmp_path / "b.safetensors", to="timm", config=TINY, prove=False).written
+    assert written is not None
+    assert written.lost == ("cls_token", "pos_embed")
+    assert written.largest_difference is not None
+    assert written.largest_difference < 1e-4
+
+
 def test_a_failure_leaves_the_old_file_and_its_certificate(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

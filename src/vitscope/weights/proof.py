@@ -45,16 +45,33 @@ def prove_written(
         config = model.config
         return compare(model, "timm", lambda: timm_folder.peer_of_file(path, config), preprocessing=preprocessing)
     if layout == "huggingface":
-        return compare(model, "transformers", lambda: huggingface_folder.peer(path), preprocessing=preprocessing)
+        return compare(
+            model,
+            "transformers",
+            lambda: huggingface_folder.peer(path),
+            preprocessing=preprocessing,
+            ask=huggingface_folder.answer,  # of masked models, too, transformers' say what they paint
+        )
     if layout == "vitscope":
         return "not compared: the folder is vitscope's own"
     return "not compared: no library opens such a file by itself"
 
 
+def features_or_logits(model: Any, images: Tensor) -> Tensor:
+    """Logits where it has a head, else features. A masked model hides patches at random; its encoder sees them all."""
+    inner = model.encoder if hasattr(model.config, "encoder") else model
+    return inner(images) if inner.num_classes else inner.forward_features(images)
+
+
 def compare(
-    model: VisionModel, library: str, open_peer: Callable[[], Peer | None], *, preprocessing: PreprocessConfig | None
+    model: VisionModel,
+    library: str,
+    open_peer: Callable[[], Peer | None],
+    *,
+    preprocessing: PreprocessConfig | None,
+    ask: Callable[[VisionModel, Tensor], Tensor] = features_or_logits,
 ) -> Proof | str:
-    """The largest difference of any output between `model` and what `open_peer` opens."""
+    """The largest difference of any output between `model` and what `open_peer` opens; `ask` is how ours is asked."""
     try:
         name = f"{library} {version(library)}"
     except PackageNotFoundError:
@@ -69,7 +86,7 @@ def compare(
     except Exception as error:  # another library's: whatever it raises, our load goes on
         told = (str(error).splitlines() or [""])[0][:200]
         return f"not compared: {name} cannot open it ({type(error).__name__}: {told})"
-    ours = answer(model, images)
+    ours = answer(model, images, ask)
     if ours.shape != theirs.shape:
         return f"not compared: {name} answers with {tuple(theirs.shape)}, this model with {tuple(ours.shape)}"
     return Proof(
@@ -81,14 +98,13 @@ def compare(
 
 
 @torch.inference_mode()
-def answer(model: VisionModel, images: Tensor) -> Tensor:
-    """Logits where it has a head, else features, in fp32 whatever the weights are in. The model stays as it is."""
-    was_training, like = model.training, next(model.parameters())
-    asked = model if like.dtype == torch.float32 and like.device.type == "cpu" else deepcopy(model).cpu().float()
-    asked.eval()
-    # A masked model hides patches at random; its encoder sees them all.
-    inner: Any = asked.encoder if hasattr(model.config, "encoder") else asked
-    found = inner(images) if inner.num_classes else inner.forward_features(images)
+def answer(
+    model: VisionModel, images: Tensor, ask: Callable[[VisionModel, Tensor], Tensor] = features_or_logits
+) -> Tensor:
+    """What the model says, in fp32 whatever its weights are in. The model stays as it is."""
+    was_training, kinds = model.training, {(one.dtype, one.device.type) for one in model.parameters()}
+    asked = model if kinds == {(torch.float32, "cpu")} else deepcopy(model).cpu().float()
+    found = ask(asked.eval(), images)
     model.train(was_training)
     return found
 
