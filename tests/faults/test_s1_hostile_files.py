@@ -531,6 +531,15 @@ def test_not_a_number_is_a_number(tmp_path: Path) -> None:
         assert torch.equal(read_file(tmp_path / name)["a"].nan_to_num(), odd.nan_to_num())
 
 
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed], ids=["stored", "compressed"])
+def test_a_flipped_bit_in_an_array_is_found(save: Any, tmp_path: Path) -> None:
+    save(tmp_path / "a.npz", a=np.random.default_rng(0).normal(size=1000).astype(np.float32))
+    content = bytearray((tmp_path / "a.npz").read_bytes())
+    content[2000] ^= 4
+    (tmp_path / "a.npz").write_bytes(content)
+    clean_refusal(tmp_path / "a.npz")
+
+
 def test_arrays_of_every_kind_are_read(tmp_path: Path) -> None:
     arrays = {
         "f": np.asfortranarray(np.arange(6, dtype=np.float32).reshape(2, 3)),

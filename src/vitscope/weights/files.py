@@ -32,7 +32,7 @@ from vitscope.weights.bounds import (
 )
 from vitscope.weights.bounds import first_line as _first_line
 from vitscope.weights.bounds import unreadable as _unreadable
-from vitscope.weights.npz_file import npz_shapes, read_array
+from vitscope.weights.npz_file import npz_places, read_array
 
 Shape = tuple[int, ...]
 
@@ -219,7 +219,9 @@ def _is_npz(path: Path) -> bool:
 
 
 def _read_npz(path: Path) -> Stored:
-    return Stored(npz_shapes(path), lambda name: read_array(path, name), files=(path,))
+    places = npz_places(path)
+    shapes = {name: place.shape for name, place in places.items()}
+    return Stored(shapes, lambda name: read_array(path, name, places[name]), files=(path,))
 
 
 # --- shards -----------------------------------------------------------------------------------------------------
