@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+import warnings
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
@@ -168,6 +170,21 @@ def test_without_a_head_features_are_compared() -> None:
     assert answer(headless, images).shape == (2, 17, 32)
     masked = network(MAEConfig(encoder=headless.config, decoder_embed_dim=16, decoder_depth=1, decoder_num_heads=2))
     assert torch.equal(answer(masked, images), masked.encoder.forward_features(images))
+
+
+def test_another_library_is_heard_only_in_the_proof(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("timm")
+    model = network()
+
+    def loud(images: torch.Tensor) -> torch.Tensor:
+        print("Loading weights: 100 %")
+        print("Loading weights: 100 %", file=sys.stderr)
+        warnings.warn("something is deprecated", stacklevel=1)
+        return model(images)
+
+    found = compare(model, "timm", lambda: loud, preprocessing=None)
+    assert isinstance(found, Proof)
+    assert capsys.readouterr() == ("", "")
 
 
 def test_compare_needs_no_source() -> None:

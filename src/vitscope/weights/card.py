@@ -46,11 +46,13 @@ def pictures_section(preprocessing: PreprocessConfig) -> str:
     """What happens to a picture first, in words."""
     height, width = preprocessing.img_size
     colours = {1: "grey", 3: "RGB"}.get(preprocessing.in_chans, f"{preprocessing.in_chans} channels")
-    if preprocessing.crop == "squash":
-        cut = f"squashed to {height} x {width}"
-    else:
-        share = "" if preprocessing.crop_share == 1 else f" ({100 * preprocessing.crop_share:g} % of the side)"
+    share = "" if preprocessing.crop_share == 1 else f" ({100 * preprocessing.crop_share:g} % of the side)"
+    if preprocessing.crop == "centre":
         cut = f"resized with their shape kept, the middle {height} x {width}{share} cut out"
+    elif share:
+        cut = f"squashed, the middle {height} x {width}{share} cut out"
+    else:
+        cut = f"squashed to {height} x {width}"
     mean, std = (", ".join(f"{value:.4g}" for value in values) for values in (preprocessing.mean, preprocessing.std))
     return (
         "## What happens to a picture first\n\n"

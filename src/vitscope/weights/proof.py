@@ -6,7 +6,10 @@ nothing to compare with, it says why.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import io
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from copy import deepcopy
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -78,11 +81,11 @@ def compare(
         return f"not compared: {library} is not installed"
     images = fixed_batch(model.config, preprocessing)
     try:
-        peer = open_peer()
-        if peer is None:
+        with _in_silence(), torch.inference_mode():
+            peer = open_peer()
+            theirs = None if peer is None else peer(images).float()
+        if theirs is None:
             return f"not compared: {name} has no model that says the same"
-        with torch.inference_mode():
-            theirs = peer(images).float()
     except Exception as error:  # another library's: whatever it raises, our load goes on
         told = (str(error).splitlines() or [""])[0][:200]
         return f"not compared: {name} cannot open it ({type(error).__name__}: {told})"
@@ -95,6 +98,14 @@ def compare(
         largest_difference=(ours - theirs).abs().max().item(),
         largest_output=theirs.abs().max().item(),
     )
+
+
+@contextmanager
+def _in_silence() -> Iterator[None]:
+    """Another library's progress bars and warnings are not for whoever loads a model here."""
+    with warnings.catch_warnings(), redirect_stderr(io.StringIO()), redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        yield
 
 
 @torch.inference_mode()
