@@ -34,7 +34,7 @@ name, model, file = sys.argv[1:]
 
 def megabytes(word):
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(word))
-    return int(line.split()[1]) / 1000
+    return int(line.split()[1]) * 1024 / 1e6
 
 import torch
 torch.set_num_threads(1)
