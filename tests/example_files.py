@@ -21,7 +21,8 @@ CLASSES = ("bee", "cat", "elk")
 
 
 def write_examples(root: Path) -> None:
-    """photos, pets, shards, data/cifar10, cifar-10-batches-py, mnist-files, scans.npz, birds.csv; my-model, weights.pth."""
+    """photos, pets, shards, data/cifar10, cifar-10-batches-py, mnist-files, scans.npz, birds.csv; of weights, my-model
+    and weights.pth."""
     rng = np.random.default_rng(0)
     pixels = rng.integers(0, 256, (60, 32, 32, 3), dtype=np.uint8)
     labels = np.arange(60) % 3
