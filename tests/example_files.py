@@ -1,4 +1,4 @@
-"""Small files of every format docs/data.md names, under the names it uses."""
+"""Small files of every format the pages speak of, under the names they use."""
 
 from __future__ import annotations
 
@@ -12,13 +12,17 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import torch
 from PIL import Image
+
+import vitscope
 
 CLASSES = ("bee", "cat", "elk")
 
 
 def write_examples(root: Path) -> None:
-    """photos, pets, shards, data/cifar10, cifar-10-batches-py, mnist-files, scans.npz, birds.csv."""
+    """photos, pets, shards, data/cifar10, cifar-10-batches-py, mnist-files, scans.npz, birds.csv; of weights, my-model
+    and weights.pth."""
     rng = np.random.default_rng(0)
     pixels = rng.integers(0, 256, (60, 32, 32, 3), dtype=np.uint8)
     labels = np.arange(60) % 3
@@ -35,6 +39,9 @@ def write_examples(root: Path) -> None:
     np.savez(root / "scans.npz", images=pixels, labels=labels)
     rows = [f"photos/{CLASSES[label]}/{number}.jpg,{CLASSES[label]}" for number, label in enumerate(labels)]
     (root / "birds.csv").write_text("path,label\n" + "\n".join(rows) + "\n")
+    model = vitscope.create_model("vit_tiny_patch16_224", num_classes=5)
+    vitscope.save_model(model, root / "my-model")
+    torch.save({"model": model.state_dict()}, root / "weights.pth")
 
 
 def _parquet(path: Path, pixels: np.ndarray, labels: np.ndarray) -> None:

@@ -127,3 +127,13 @@ def test_train_loop_beside_timm() -> None:
     pytest.importorskip("timm")
     (row,) = table_rows(run("train_loop.py", "--beside", "timm"))
     assert float(row[-1].split()[0]) > 0
+
+
+def test_load_is_timed_and_weighed_against_timm() -> None:
+    pytest.importorskip("timm")
+    output = run("load.py", device=False)
+    ours, timm, ratio = table_rows(output)
+    assert (ours[0], timm[0], ratio[0]) == ("ours", "timm", "ours / timm")
+    assert all(float(row[1].split()[0]) > 0 and float(row[3]) > 0 for row in (ours, timm))
+    assert float(ratio[1].split()[0]) > 0
+    assert "equal work: logits differ by" in output

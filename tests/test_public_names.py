@@ -20,7 +20,8 @@ def test_every_public_name_resolves(name: str) -> None:
 
 
 def test_the_names_of_the_design_are_public() -> None:
-    wanted = "list_models model_config register_model create_model load_model save_model load_labels load_preprocessing"
+    wanted = "list_models model_config register_model create_model load_model save_model convert load_labels"
+    wanted += " load_preprocessing"
     wanted += " ViTConfig SwinConfig ResNetConfig CNNConfig LSTMConfig MAEConfig SimMIMConfig PreprocessConfig"
     assert {*wanted.split(), "VitscopeError"} <= set(vitscope.__all__)
     assert len(set(vitscope.__all__)) == len(vitscope.__all__)
@@ -31,9 +32,9 @@ def test_dir_shows_the_public_names_and_nothing_else() -> None:
 
 
 def test_loading_takes_a_source_and_gives_a_model() -> None:
-    source, *rest = inspect.signature(vitscope.load_model).parameters.values()
+    source, *settings = inspect.signature(vitscope.load_model).parameters.values()
     assert source.name == "source"
-    assert all(one.kind is one.KEYWORD_ONLY and one.default is not one.empty for one in rest)
+    assert all(setting.kind is inspect.Parameter.KEYWORD_ONLY for setting in settings)
     for function in (vitscope.load_model, vitscope.create_model, build_model):
         assert inspect.signature(function).return_annotation == "VisionModel"
 

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from vitscope.train.fit import fit
     from vitscope.train.replay import replay_bad_step
     from vitscope.train.show.observer import Observer
+    from vitscope.weights.convert import convert
     from vitscope.weights.create import create_model
     from vitscope.weights.folder import load_labels, load_preprocessing, save_model
     from vitscope.weights.load import load_model
@@ -87,6 +88,7 @@ _HOMES = {
     "fit": "vitscope.train.fit",
     "Observer": "vitscope.train.show.observer",
     "replay_bad_step": "vitscope.train.replay",
+    "convert": "vitscope.weights.convert",
     "create_model": "vitscope.weights.create",
     "load_labels": "vitscope.weights.folder",
     "load_model": "vitscope.weights.load",
@@ -118,6 +120,7 @@ __all__ = [
     "VitscopeError",
     "__version__",
     "augmentation",
+    "convert",
     "create_model",
     "decode_image",
     "evaluate",

@@ -23,6 +23,7 @@ from vitscope.models.build import build_model
 from vitscope.models.config import CNNConfig, LSTMConfig, MAEConfig, ResNetConfig, SimMIMConfig, SwinConfig, ViTConfig
 from vitscope.weights import folder as folder_file
 from vitscope.weights import place as place_file
+from vitscope.weights import shards as shards_file
 from vitscope.weights.folder import WRITTEN, load_config, load_labels, load_preprocessing, save_model
 from vitscope.weights.load import load_model
 
@@ -283,6 +284,7 @@ def test_what_others_add_does_not_make_it_a_stranger(tmp_path: Path) -> None:
     assert snapshot(tmp_path) == before
     save_model(network(TINY, seed=5), tmp_path / "m", overwrite=True)
     assert sorted(path.name for path in (tmp_path / "m").iterdir()) == sorted(WRITTEN)
+    assert "old weights" not in (tmp_path / "m/README.md").read_text()
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
@@ -338,7 +340,7 @@ def test_a_failure_in_the_middle_leaves_what_was_there(
     if there_before:
         save_model(network(TINY), tmp_path / "m")
     before = snapshot(tmp_path)
-    monkeypatch.setattr(folder_file, name, broken)
+    monkeypatch.setattr(shards_file if name in ("save_file", "flush") else folder_file, name, broken)
     with pytest.raises(OSError, match="No space left"):
         save_model(network(TINY, seed=5), tmp_path / "m", overwrite=True)
     assert snapshot(tmp_path) == before

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
+from vitscope.weights.certificate_text import lines_of
+
 Shape = tuple[int, ...]
 Fate = Literal["matched", "renamed", "transformed", "resampled", "new", "missing", "left out", "unexpected"]
 """What became of a tensor.
@@ -57,6 +59,27 @@ class Proof:
 
 
 @dataclass(frozen=True)
+class Written:
+    """What was written from the model, opened again and compared with it."""
+
+    format: str
+    place: str
+    """The name of the folder or file."""
+    sha256: Mapping[str, str]
+    tensors: int
+    """How many the model has."""
+    same: int
+    """How many of them came back bit for bit."""
+    lost: tuple[str, ...] = ()
+    """Those that did not: the format folds them into others or has no place for them."""
+    largest_difference: float | None = None
+    """Of any output, between the model and what was read again; nothing where all came back."""
+    remarks: tuple[str, ...] = ()
+    proof: Proof | None = None
+    """The model beside the library the files are for."""
+
+
+@dataclass(frozen=True)
 class Certificate:
     """What a load did, tensor by tensor."""
 
@@ -70,6 +93,8 @@ class Certificate:
     """What pictures must go through; nothing where the source does not say."""
     remarks: tuple[str, ...] = ()
     proof: Proof | None = None
+    written: Written | None = None
+    """What became of it, where it was converted."""
 
     def of(self, *fates: Fate) -> list[Entry]:
         return [entry for entry in self.entries if entry.fate in fates]
@@ -107,6 +132,16 @@ class Certificate:
     def with_remarks(self, *remarks: str) -> Certificate:
         return replace(self, remarks=(*self.remarks, *remarks))
 
+    def with_written(self, written: Written) -> Certificate:
+        return replace(self, written=written)
+
+    def lines(self, width: int = 80) -> list[str]:
+        """What a person wants to know of it, in lines no wider than `width`."""
+        return lines_of(self, width)
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
     def to_dict(self) -> dict[str, Any]:
         """Everything, for certificate.json."""
         counts = {fate: len(self.of(fate)) for fate in FATES}
@@ -124,6 +159,7 @@ class Certificate:
             "preprocessing": self.preprocessing,
             "remarks": list(self.remarks),
             "proof": None if self.proof is None else asdict(self.proof),
+            "written": None if self.written is None else asdict(self.written),
             "entries": [_told(entry) for entry in self.entries],
         }
 

@@ -7,22 +7,32 @@ reading a model takes the memory of the model, not twice that.
 from __future__ import annotations
 
 import argparse
-import json
 import pickle
-import struct
+import re
+import tarfile
+import warnings
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from vitscope.core.errors import VitscopeError
+from vitscope.weights.bounds import (
+    beginning_of,
+    read_small_json,
+    refuse_inflation,
+    refuse_names,
+    refuse_odd_tensors,
+    refuse_shape,
+    safetensors_header,
+)
+from vitscope.weights.bounds import first_line as _first_line
+from vitscope.weights.bounds import unreadable as _unreadable
+from vitscope.weights.npz_file import npz_places, read_array
 
 Shape = tuple[int, ...]
 
@@ -41,6 +51,9 @@ DTYPES = {
 """safetensors' names of the types a model here may have."""
 HELD_WITHIN = ("state_dict_ema", "model_ema", "teacher", "state_dict", "model", "student")
 """Where trainers keep the weights inside a checkpoint, the ones to prefer first."""
+DEEPEST = 8
+ZIP = (b"PK\x03\x04", b"PK\x05\x06")
+"""How an archive begins, and one that holds nothing."""
 
 
 class Stored(Mapping[str, Tensor]):
@@ -86,20 +99,16 @@ def read_file(path: str | Path) -> Stored:
     path = Path(path)
     if path.name.endswith(".index.json"):
         return _read_shards(path)
-    try:
-        with path.open("rb") as file:
-            beginning = file.read(9)
-    except OSError as error:
-        raise _unreadable(path, error.strerror or error) from None
-    if not beginning:
-        raise _unreadable(path, "an empty file")
-    if zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
-            is_numpy = any(name.endswith(".npy") for name in archive.namelist())
-        return _read_npz(path) if is_numpy else _read_torch(path, mapped=True)
-    if beginning[8:9] == b"{" or path.suffix == ".safetensors":
-        return _read_safetensors(path)
-    return _read_torch(path, mapped=False)
+    beginning = beginning_of(path)
+    if beginning[:4] in ZIP:
+        stored = _read_npz(path) if _is_npz(path) else _read_torch(path, mapped=True)
+    elif beginning[8:9] == b"{" or path.suffix == ".safetensors":
+        stored = _read_safetensors(path)
+    else:
+        stored = _read_torch(path, mapped=False)
+    if not stored:
+        raise _unreadable(path, "it holds no tensors", fix="give a file that holds a model's weights")
+    return stored
 
 
 # --- safetensors ------------------------------------------------------------------------------------------------
@@ -109,10 +118,12 @@ def _read_safetensors(path: Path) -> Stored:
     try:
         with safe_open(path, framework="pt"):  # checks the header: its size, the offsets, no gap and no overlap
             pass
-        header, begin = _header(path)
+        header, begin = safetensors_header(path)
     except (SafetensorError, OSError, ValueError) as error:
-        raise _unreadable(path, error) from None
+        raise _unreadable(path, _first_line(error)) from None
+    refuse_names(path, header)
     for name, entry in header.items():
+        refuse_shape(path, name, entry["shape"])
         if entry["dtype"] not in DTYPES:
             raise _unreadable(path, f"{name} is of type {entry['dtype']}, which no model here has")
 
@@ -125,48 +136,61 @@ def _read_safetensors(path: Path) -> Stored:
             room = tensor.reshape(-1).view(torch.uint8).numpy()
             with path.open("rb") as file:
                 file.seek(begin + first)
-                if file.readinto(room.data) != last - first:
+                if file.readinto(room.data) != last - first:  # it was longer when its header was checked
                     raise _unreadable(path, f"it ends within {name}")
         return tensor
 
     return Stored({name: tuple(entry["shape"]) for name, entry in header.items()}, read, files=(path,))
 
 
-def _header(path: Path) -> tuple[dict[str, Any], int]:
-    """Name -> dtype, shape and place of each tensor, and where the first begins."""
-    with path.open("rb") as file:
-        size = int.from_bytes(file.read(8), "little")
-        header = json.loads(file.read(size))
-    header.pop("__metadata__", None)
-    return header, 8 + size
-
-
 # --- torch ------------------------------------------------------------------------------------------------------
 
 
 def _read_torch(path: Path, *, mapped: bool) -> Stored:
+    if not mapped and tarfile.is_tarfile(path):  # torch would unpack it into a folder
+        raise _unreadable(path, "a tar archive", fix="unpack it, and give the weights file in it")
+    if mapped:
+        _refuse_bombs(path)
     try:
         # A namespace of arguments lies in most trainers' checkpoints. It is made, not called.
-        with torch.serialization.safe_globals([argparse.Namespace]):
+        with warnings.catch_warnings(), torch.serialization.safe_globals([argparse.Namespace]):
+            warnings.simplefilter("ignore")  # of what is refused below, torch only warns
             content = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
     except pickle.UnpicklingError as error:
         raise VitscopeError(
-            f"the file holds more than tensors, and was refused: {_first_line(error)}",
+            f"the file holds more than tensors, and was refused: {_what_else(error)}",
             where=str(path),
             fix="nothing in it was run; ask for a .safetensors file, or save only its state_dict where it comes from",
         ) from None
     except Exception as error:  # a damaged pickle raises whatever its damage leads to
         raise _unreadable(path, _first_line(error)) from None
     weights, remarks = _found_within(content, path)
+    refuse_odd_tensors(path, weights)
     shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
     return Stored(shapes, lambda name: weights[name].detach().clone().contiguous(), files=(path,), remarks=remarks)
+
+
+def _refuse_bombs(path: Path) -> None:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            refuse_inflation(path, archive)
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise _unreadable(path, _first_line(error)) from None
+
+
+def _what_else(error: pickle.UnpicklingError) -> str:
+    """What torch refused, without its advice on how to let it run all the same."""
+    text = str(error)
+    found = re.search(r"GLOBAL (\S+)", text) or re.search(r"WeightsUnpickler error:\s*(.+)", text)
+    told = "it cannot be read as tensors alone" if found is None else found[1]
+    return "".join(letter for letter in told if letter.isprintable())[:200]
 
 
 def _found_within(content: Any, path: Path) -> tuple[dict[str, Tensor], tuple[str, ...]]:
     """The tensors of a checkpoint, however deep its trainer put them, and where that was."""
     way: list[str] = []
     passed: list[str] = []
-    while isinstance(content, Mapping):
+    while isinstance(content, Mapping) and len(way) < DEEPEST:  # a checkpoint may hold itself
         inner = next((key for key in HELD_WITHIN if isinstance(content.get(key), Mapping)), None)
         if inner is None:
             break
@@ -189,80 +213,18 @@ def _found_within(content: Any, path: Path) -> tuple[dict[str, Tensor], tuple[st
 # --- NumPy ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Array:
-    """Where an array lies in a .npz file, and what it is."""
-
-    shape: Shape
-    dtype: np.dtype[Any]
-    fortran: bool
-    info: zipfile.ZipInfo
-    begin: int | None
-    """Where its numbers begin in the file; None where they are compressed."""
-    crc: int
-    """Checksum of all before them."""
+def _is_npz(path: Path) -> bool:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return any(name.endswith(".npy") for name in archive.namelist())
+    except (OSError, ValueError, zipfile.BadZipFile, NotImplementedError) as error:
+        raise _unreadable(path, _first_line(error)) from None
 
 
 def _read_npz(path: Path) -> Stored:
-    try:
-        arrays = _npz_arrays(path)
-    except (OSError, ValueError, EOFError, struct.error, zipfile.BadZipFile, zlib.error) as error:
-        raise _unreadable(path, _first_line(error)) from None
-
-    def read(name: str) -> Tensor:
-        try:
-            return _as_tensor(_npz_numbers(path, arrays[name]))
-        except Exception as error:
-            raise _unreadable(path, f"{name}: {_first_line(error)}") from None
-
-    return Stored({name: array.shape for name, array in arrays.items()}, read, files=(path,))
-
-
-def _npz_arrays(path: Path) -> dict[str, _Array]:
-    """From the headers alone; arrays of objects, which are pickles, are refused."""
-    arrays: dict[str, _Array] = {}
-    with zipfile.ZipFile(path) as archive, path.open("rb") as raw:
-        for info in archive.infolist():
-            with archive.open(info) as file:
-                version = np.lib.format.read_magic(file)
-                old = version == (1, 0)
-                reader = np.lib.format.read_array_header_1_0 if old else np.lib.format.read_array_header_2_0
-                shape, fortran, dtype = reader(file)
-                header = file.tell()
-            if dtype.hasobject:
-                raise ValueError(f"{info.filename} holds objects, which would have to be unpickled")
-            begin, crc = None, 0
-            if info.compress_type == zipfile.ZIP_STORED and not info.flag_bits & 1:
-                raw.seek(info.header_offset + 26)  # two lengths end the entry's own header of 30 bytes
-                begin = info.header_offset + 30 + sum(struct.unpack("<HH", raw.read(4)))
-                raw.seek(begin)
-                begin, crc = begin + header, zlib.crc32(raw.read(header))
-            arrays[info.filename.removesuffix(".npy")] = _Array(shape, dtype, fortran, info, begin, crc)
-    return arrays
-
-
-def _npz_numbers(path: Path, array: _Array) -> np.ndarray[Any, Any]:
-    if array.begin is None:
-        with np.load(path, allow_pickle=False) as arrays:
-            return arrays[array.info.filename.removesuffix(".npy")]
-    # Straight to its place: NumPy would open the archive again for each, and copy everything twice.
-    numbers = np.empty(array.shape[::-1] if array.fortran else array.shape, array.dtype)
-    room = numbers.reshape(-1).view(np.uint8)
-    with path.open("rb") as file:
-        file.seek(array.begin)
-        if room.size and file.readinto(room.data) != room.size:
-            raise ValueError("the file ends within it")
-    if zlib.crc32(room.data, array.crc) != array.info.CRC:
-        raise ValueError("its checksum is wrong")
-    return numbers.T if array.fortran else numbers
-
-
-def _as_tensor(array: np.ndarray[Any, Any]) -> Tensor:
-    if array.dtype.kind == "V" and array.dtype.itemsize == 2:  # bf16, which NumPy has no word for
-        wide = array.view(np.uint16).astype(np.int32) << 16
-        return torch.from_numpy(np.ascontiguousarray(wide)).view(torch.float32).bfloat16()
-    native = array.astype(array.dtype.newbyteorder("="), copy=False)
-    return torch.from_numpy(np.ascontiguousarray(native)).reshape(array.shape)
+    places = npz_places(path)
+    shapes = {name: place.shape for name, place in places.items()}
+    return Stored(shapes, lambda name: read_array(path, name, places[name]), files=(path,))
 
 
 # --- shards -----------------------------------------------------------------------------------------------------
@@ -270,12 +232,19 @@ def _as_tensor(array: np.ndarray[Any, Any]) -> Tensor:
 
 def _read_shards(index: Path) -> Stored:
     try:
-        homes = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+        homes = read_small_json(index)["weight_map"]
         names = sorted(set(homes.values()))
-        if not all(isinstance(name, str) and Path(name).name == name for name in names):
-            raise ValueError("a shard must be a file beside its index")
+        if not names:
+            raise ValueError("it names no tensors")
+        for name in names:
+            refuse_names(index, [name])
+            if Path(name).name != name or name in (".", ".."):
+                raise ValueError(f"a shard must be a file beside its index, not {name!r}")
+            if name.endswith(".index.json"):  # it might name itself
+                raise ValueError("a shard cannot be an index")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise _unreadable(index, f"not an index of shards: {_first_line(error)}") from None
+    refuse_names(index, homes)
     shards = {name: read_file(index.parent / name) for name in names}
     lost = sorted(name for name, home in homes.items() if name not in shards[home])
     if lost:
@@ -283,11 +252,3 @@ def _read_shards(index: Path) -> Stored:
     shapes = {name: shards[home].shapes[name] for name, home in homes.items()}
     files = (index, *(index.parent / name for name in names))
     return Stored(shapes, lambda name: shards[homes[name]][name], files=files)
-
-
-def _unreadable(path: Path, reason: object) -> VitscopeError:
-    return VitscopeError(f"cannot read the weights: {reason}", where=str(path), fix="copy or download the file again")
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [""])[0][:300] or type(error).__name__

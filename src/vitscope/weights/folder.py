@@ -1,11 +1,11 @@
 """The own folder: a model as files that explain themselves.
 
 config.json         family and every setting; its `format` is how a model folder is recognised
-model.safetensors   the weights
+model.safetensors   the weights; large ones are in shards, model-00001-of-00003.safetensors ..., with an index
 preprocessing.json  what must happen to a picture first
 labels.json         class names in index order
-README.md           what a person should know of it, where that was given
-certificate.json    what others may add; like README.md it speaks of these weights and goes when they are replaced
+README.md           what a person should know of it
+certificate.json    where the weights come from, written by `convert`; it goes when the weights are replaced
 
 Whatever loads takes a run folder too: its `model/` is meant.
 """
@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import nn
 
 from vitscope.core.config import from_dict, to_dict, updated
@@ -31,17 +30,27 @@ from vitscope.data.config import PreprocessConfig, half_normalised
 from vitscope.models.build import CONFIGS
 from vitscope.models.config import ModelConfig, pair
 from vitscope.models.model import VisionModel
+from vitscope.weights.card import plain_card
 from vitscope.weights.files import Stored, read_file
 from vitscope.weights.fit import refuse_labels, refuse_nameless, refuse_preprocessing, refuse_weights
-from vitscope.weights.place import flush, make_hidden_beside, swap
+from vitscope.weights.place import make_hidden_beside, swap
+from vitscope.weights.shards import (
+    INDEX,
+    SHARD_BYTES,
+    WEIGHTS,
+    is_weights,
+    refuse_dtype,
+    refuse_shard_bytes,
+    write_weights,
+)
 
 FORMAT = 1
-CONFIG, WEIGHTS, PREPROCESSING, LABELS = "config.json", "model.safetensors", "preprocessing.json", "labels.json"
-README = "README.md"
-WRITTEN = (CONFIG, WEIGHTS, PREPROCESSING, LABELS)
-"""What `save_model` always writes."""
-FILES = (*WRITTEN, README, "certificate.json")
-"""What a model folder may hold."""
+CONFIG, PREPROCESSING, LABELS = "config.json", "preprocessing.json", "labels.json"
+README, CERTIFICATE = "README.md", "certificate.json"
+WRITTEN = (CONFIG, WEIGHTS, PREPROCESSING, LABELS, README)
+"""What `save_model` writes, as long as one file is enough for the weights."""
+FILES = (*WRITTEN, CERTIFICATE)
+"""What a model folder may hold, shards of its weights aside."""
 
 
 def save_model(
@@ -53,50 +62,92 @@ def save_model(
     readme: str | None = None,
     notes: Mapping[str, str] | None = None,
     weights: Mapping[str, torch.Tensor] | None = None,
+    dtype: torch.dtype | None = None,
+    shard_bytes: int = SHARD_BYTES,
     overwrite: bool = False,
 ) -> Path:
     """Write `model` as a folder, all of it or nothing. Wrappers (`torch.compile`, DDP) are taken off first.
 
     What is not given comes from the model, if it was loaded: its preprocessing, at the size the model now has, and
     its labels, as long as there are as many as classes. Else: mean = std = 0.5, and classes called by their numbers.
-    `readme` is the text of README.md, `notes` go into config.json, for `read_notes`. `weights` are written in place of
-    the model's own: a running mean, or what several processes hold together. `overwrite` replaces an old model with all
-    its files, README.md and certificate.json included.
+    `readme` is the text of README.md (a short card by default), `notes` go into config.json, for `read_notes`.
+    `weights` are written in place of the model's own: a running mean, or what several processes hold together.
+
+    With `dtype` (torch.bfloat16, float16, float32) the weights are cast on their way to the file, the model stays as it
+    is; the folder then loads in that type. Weights of more than `shard_bytes` are written as several files.
+
+    `overwrite` replaces an old model with all its files. No certificate.json is written: it would speak of weights as
+    they were loaded, and whether they were trained since nobody can tell. `convert` writes one.
     """
     model = unwrapped(model)
     folder = Path(folder)
-    _refuse_to_bury(folder, overwrite)
-    config: ModelConfig = model.config
-    preprocessing = _preprocessing_of(model, preprocessing)
-    labels = _labels_of(model, labels)
-    tensors = _tensors(model.state_dict() if weights is None else weights)
-    refuse_weights(
-        config, tensors, where=f"save_model(..., {str(folder)!r})", fix="undo what changed layers without the config"
+    refuse_to_bury(folder, overwrite)
+    write = writer(
+        model,
+        preprocessing=preprocessing,
+        labels=labels,
+        readme=readme,
+        notes=notes,
+        weights=weights,
+        dtype=dtype,
+        shard_bytes=shard_bytes,
+        where=f"save_model(..., {str(folder)!r})",
     )
+    replace_folder(folder.resolve(), write)  # a link stays a link
+    return folder
 
-    place = folder.resolve()  # a link stays a link
+
+def writer(
+    model: VisionModel,
+    *,
+    preprocessing: PreprocessConfig | None = None,
+    labels: Sequence[str] | None = None,
+    readme: str | None = None,
+    notes: Mapping[str, str] | None = None,
+    weights: Mapping[str, torch.Tensor] | None = None,
+    dtype: torch.dtype | None = None,
+    shard_bytes: int = SHARD_BYTES,
+    where: str,
+) -> Callable[[Path], None]:
+    """What writes the files of `save_model` into an empty folder. All that can be refused is refused here, before."""
+    refuse_dtype(dtype)
+    refuse_shard_bytes(shard_bytes)
+    config: ModelConfig = model.config
+    seen = _preprocessing_of(model, preprocessing)
+    names = _labels_of(model, labels)
+    tensors = _tensors(model.state_dict() if weights is None else weights)
+    refuse_weights(config, tensors, where=where, fix="undo what changed layers without the config")
+    if readme is None:
+        count = sum(parameter.numel() for parameter in model.parameters())
+        kind = dtype or next(tensor.dtype for tensor in tensors.values() if tensor.is_floating_point())
+        readme = plain_card(config, count, seen, names, str(kind).removeprefix("torch."))
+    described = {"format": FORMAT, "family": config.family, "config": to_dict(config)}
+
+    def write(folder: Path) -> None:
+        write_json(folder / PREPROCESSING, to_dict(seen))
+        write_json(folder / LABELS, names)
+        write_atomically(folder / README, readme.encode())
+        write_json(folder / CONFIG, described if notes is None else {**described, "notes": dict(notes)})
+        write_weights(tensors, folder, dtype=dtype, shard_bytes=shard_bytes)
+
+    return write
+
+
+def replace_folder(place: Path, write: Callable[[Path], object]) -> None:
+    """Let `write` fill a hidden folder beside `place`, then put it there: all of it or nothing."""
     place.parent.mkdir(parents=True, exist_ok=True)
     temporary = make_hidden_beside(place)
     try:
-        write_json(temporary / PREPROCESSING, to_dict(preprocessing))
-        write_json(temporary / LABELS, labels)
-        if readme is not None:
-            write_atomically(temporary / README, readme.encode())
-        described = {"format": FORMAT, "family": config.family, "config": to_dict(config)}
-        write_json(temporary / CONFIG, described if notes is None else {**described, "notes": dict(notes)})
-        save_file(tensors, temporary / WEIGHTS, metadata={"format": "pt"})
-        shutil.copymode(temporary / CONFIG, temporary / WEIGHTS)  # safetensors keeps its files to their owner
-        flush(temporary / WEIGHTS)
+        write(temporary)
         swap(temporary, place)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
-    return folder
 
 
 def stored_in(folder: Path) -> Stored:
     """The weights of a model folder, not yet read."""
-    index = folder / f"{WEIGHTS}.index.json"
+    index = folder / INDEX
     return read_file(index if index.exists() else folder / WEIGHTS)
 
 
@@ -212,22 +263,21 @@ def _read_json(folder: Path, name: str) -> Any:
             f"'{folder}' is not a saved model: it has no {name}",
             fix="give a folder written by vitscope.save_model, or a run",
         ) from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise VitscopeError(f"cannot read {name}: {error}", where=str(folder), fix="save the model again") from None
 
 
 def _tensors(weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Contiguous copies: safetensors refuses views and shared memory. A layer compiled by itself keeps its name."""
-    return {
-        name.replace("_orig_mod.", ""): tensor.detach().cpu().contiguous().clone() for name, tensor in weights.items()
-    }
+    """A layer compiled by itself keeps its name."""
+    return {name.replace("_orig_mod.", ""): tensor for name, tensor in weights.items()}
 
 
-def _refuse_to_bury(folder: Path, overwrite: bool) -> None:
+def refuse_to_bury(folder: Path, overwrite: bool) -> None:
     """Never write over something that is not a model, nor over a model unless told to."""
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
-    strangers = sorted({path.name for path in folder.iterdir()} - set(FILES)) if folder.is_dir() else [folder.name]
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else [folder.name]
+    strangers = sorted(name for name in names if name not in FILES and not is_weights(name))
     if not _is_model_folder(folder):
         reason = f"it holds {', '.join(strangers[:5])}" if strangers else f"it has no {CONFIG} of vitscope's"
         raise VitscopeError(f"'{folder}' is not a saved model: {reason}", fix="choose a new folder")
@@ -244,6 +294,6 @@ def _is_model_folder(folder: Path) -> bool:
     """Whether its config.json is of this format, of whatever number."""
     try:
         described = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return False
     return isinstance(described, dict) and isinstance(described.get("format"), int)

@@ -14,7 +14,7 @@ from vitscope.models.config import ModelConfig, Size
 from vitscope.models.model import VisionModel
 from vitscope.models.variants import model_config
 from vitscope.weights.adapt import Resampling, adapt
-from vitscope.weights.certificate import Certificate
+from vitscope.weights.certificate import Certificate, Ledger, Proof
 from vitscope.weights.create import with_settings
 from vitscope.weights.fit import fitted_preprocessing, refuse_other_layers
 from vitscope.weights.folder import load_config
@@ -41,6 +41,7 @@ def load_model(
     resampling: Resampling | None = None,
     allow_partial: bool = False,
     strict: bool = False,
+    prove: bool = False,
     say: bool = True,
 ) -> VisionModel:
     """A model with the weights of `source`, in eval mode.
@@ -53,6 +54,10 @@ def load_model(
     positions and filters are resampled as `resampling` says, the head is made anew, and both are said. The backbone
     must be covered in full, unless `allow_partial`; with `strict` nothing may be resampled, new or left out.
 
+    With `prove` the model, before it is adapted, and the library its weights come from look at two photographs, and the
+    certificate says how far their answers differ, or why they could not be compared. That takes the time and the memory
+    of that library's model.
+
     The model carries `preprocessing`, `labels` and `certificate`: what became of every tensor. A folder of our own
     comes back bit for bit as it was saved. What was resampled, begins anew or is unknown goes to the log as a warning,
     unless `say` is False, for those who tell it themselves.
@@ -61,6 +66,7 @@ def load_model(
     wishes: dict[str, Any] = dict(zip(PICTURE, (img_size, patch_size, in_chans, num_classes), strict=True))
     layers, remarks = _layers(opened, config)
     model, ledger, by = read_as_stored(opened, layers, allow_partial=allow_partial)
+    proof = _proof(model, ledger, opened, by.library) if prove else None
     wanted = _wanted(model.config if config is None else _given(config), wishes)
     changes = adapt(model, wanted, resampling or Resampling())
     for entry in changes:
@@ -73,6 +79,8 @@ def load_model(
         preprocessing=None if opened.preprocessing is None else to_dict(opened.preprocessing),
         remarks=(*ledger.remarks, *remarks),
     )
+    if prove:
+        certificate = certificate.with_remarks(proof) if isinstance(proof, str) else certificate.with_proof(proof)
     if strict:
         _refuse_any_change(certificate)
     _carry(model, opened, certificate)
@@ -121,6 +129,14 @@ def _which_config(opened: Source) -> str:
 def _wanted(config: ModelConfig, wishes: dict[str, Any]) -> ModelConfig:
     changes = {key: value for key, value in wishes.items() if value is not None}
     return with_settings(config, changes) if changes else config
+
+
+def _proof(model: VisionModel, ledger: Ledger, opened: Source, library: str | None) -> Proof | str:
+    if any(entry.fate == "missing" for entry in ledger.said.values()):
+        return "not compared: tensors are missing"
+    from vitscope.weights.proof import prove  # pictures are needed for it, and nothing else here needs them
+
+    return prove(model, opened, library=library)
 
 
 # --- afterwards -------------------------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ def read_as_stored(opened: Source, like: ModelConfig, *, allow_partial: bool) ->
             f"the weights do not fit the config; {'; '.join(broken)}",
             where=str(opened.weights.files[0]),
             fix=by.hint(stored, like)
-            or "give the config the weights are for, or allow_partial=True to begin the missing ones anew",
+            or "give the config the weights are for, or allow_partial=True (--allow-partial): missing ones begin anew",
         )
     kept = {name: tensor for name, tensor in tensors.items() if _fits(ledger, name)}
     if len(kept) < len(model.state_dict()):

@@ -87,7 +87,7 @@ def _described(folder: Path) -> dict[str, Any] | None:
     """config.json, or None where `folder.load_config` will say what is wrong with it."""
     try:
         described = json.loads((folder / own.CONFIG).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return described if isinstance(described, dict) else None
 

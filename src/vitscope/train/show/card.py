@@ -9,6 +9,7 @@ from typing import Any
 
 from vitscope.models.config import pair
 from vitscope.train.config import TrainConfig
+from vitscope.weights.card import pictures_section
 
 MOST_LABELS = 100
 """With more classes only the first are listed; labels.json has them all."""
@@ -130,21 +131,7 @@ def _training(config: TrainConfig, commands: Sequence[str], versions: str) -> st
 def _pictures(config: TrainConfig) -> str:
     model = config.model.bare
     preprocess = config.data.preprocess(pair(model.img_size), model.in_chans)
-    height, width = preprocess.img_size
-    colours = {1: "grey", 3: "RGB"}.get(preprocess.in_chans, f"{preprocess.in_chans} channels")
-    share = "" if preprocess.crop_share == 1 else f" ({100 * preprocess.crop_share:g} % of the side)"
-    if preprocess.crop == "centre":
-        cut = f"resized with their shape kept, the middle {height} x {width}{share} cut out"
-    elif share:
-        cut = f"squashed, the middle {height} x {width}{share} cut out"
-    else:
-        cut = f"squashed to {height} x {width}"
-    mean, std = (", ".join(f"{value:.4g}" for value in values) for values in (preprocess.mean, preprocess.std))
-    return (
-        "## What happens to a picture first\n\n"
-        f"Pictures are made {colours}, {cut} ({preprocess.interpolation}), counted from 0 to 1, and normalised by mean "
-        f"{mean} and std {std}. `preprocessing.json` says the same to programs.\n"
-    )
+    return pictures_section(preprocess)
 
 
 def _labels(classes: Sequence[str]) -> str:

@@ -221,7 +221,8 @@ def peer(folder: Path) -> Callable[[Tensor], Tensor] | None:
     described = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
     name = (described.get("architectures") or ["AutoModel"])[0]
     opened = WITHOUT_HEAD.get(name, name)
-    theirs: Any = getattr(transformers, opened if opened in CLASSES else "AutoModel").from_pretrained(folder).eval()
+    kind = getattr(transformers, opened if opened in CLASSES else "AutoModel")
+    theirs: Any = kind.from_pretrained(folder).float().eval()  # in whatever type it lies there, both compute alike
 
     @torch.inference_mode()
     def ask(images: Tensor) -> Tensor:

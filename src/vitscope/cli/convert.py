@@ -1,0 +1,129 @@
+"""`vitscope convert SOURCE OUT --to FORMAT`: weights from anywhere in another format, with a certificate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+import tyro
+
+from vitscope.cli.console import console, print_json
+from vitscope.core.config import config, field_types, require
+from vitscope.core.errors import EXIT_DONE, UsageError
+from vitscope.core.flags import parse_flags
+from vitscope.core.strict_json import encode
+
+PROG = "vitscope convert"
+
+
+@config
+class ConvertCommand:
+    """Write a model's weights in another format, and say what became of every tensor.
+
+    SOURCE is a model folder (vitscope's, timm's, Hugging Face's), a run, a weights file (.safetensors, .pth, .npz ...)
+    or a name on the hub. OUT is a new folder; with --to timm also a file ending in .safetensors or .pth.
+
+    What was written is opened again and compared, bit by bit. certificate.json, beside the weights, tells what came
+    from where and how far the answers differ from those of the library the weights come from.
+    """
+
+    source: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="SOURCE")] = None
+    """Where the weights are."""
+    out: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="OUT")] = None
+    """Where to write."""
+    to: Literal["vitscope", "timm", "huggingface"] = "vitscope"
+    """Whose format to write."""
+    model: str | None = None
+    """Which model a bare file is for: a name (`vitscope models` lists them) or a model folder."""
+    img_size: int | tuple[int, int] | None = None
+    """Another picture size, or height and width: positions are resampled."""
+    patch_size: int | tuple[int, int] | None = None
+    """Another patch size: filters are resampled."""
+    in_chans: int | None = None
+    """Another number of channels: filters are adapted."""
+    num_classes: int | None = None
+    """Another number of classes: the head begins anew; 0 for none."""
+    dtype: Literal["fp32", "fp16", "bf16"] | None = None
+    """The type of the numbers written; as they are stored by default."""
+    allow_partial: bool = False
+    """Go on where tensors are missing or unknown; what is missing begins anew."""
+    proof: bool = True
+    """Compare with the libraries of source and result, where they are installed."""
+    overwrite: bool = False
+    """Replace an older result."""
+    json: bool = False
+    """Print the certificate as JSON."""
+
+    def __post_init__(self) -> None:
+        for name in ("in_chans", "num_classes"):
+            value, least = getattr(self, name), 0 if name == "num_classes" else 1
+            require(value is None or value >= least, name, f"a number from {least}", value)
+
+
+def run(args: Sequence[str]) -> int:
+    command = parse_flags(ConvertCommand(), places_first(args), prog=PROG)
+    if command.source is None or command.out is None:
+        missing = "SOURCE and OUT" if command.source is None else "OUT"
+        raise UsageError(f"no {missing} named", where=PROG, fix=f"`{PROG} SOURCE OUT --to timm`")
+
+    import torch
+
+    from vitscope.weights.convert import convert
+
+    types = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+    certificate = convert(
+        command.source,
+        command.out,
+        to=command.to,
+        config=command.model,
+        img_size=command.img_size,
+        patch_size=command.patch_size,
+        in_chans=command.in_chans,
+        num_classes=command.num_classes,
+        dtype=None if command.dtype is None else types[command.dtype],
+        allow_partial=command.allow_partial,
+        prove=command.proof,
+        overwrite=command.overwrite,
+    )
+    if command.json:
+        print_json(encode(certificate.to_dict()))
+    else:
+        out = console()
+        for line in certificate.lines(out.width):
+            out.print(line, markup=False, soft_wrap=True)
+    return EXIT_DONE
+
+
+def places_first(args: Sequence[str]) -> list[str]:
+    """SOURCE and OUT may stand anywhere among the flags; the parser wants them together.
+
+    >>> places_first(["a", "--to", "timm", "--img-size", "32", "48", "--json", "b"])
+    ['a', 'b', '--to', 'timm', '--img-size', '32', '48', '--json']
+    """
+    kinds = field_types(ConvertCommand)
+    places: list[str] = []
+    flags: list[str] = []
+    owed = 0
+    """How many more words belong to the last flag."""
+    for arg in args:
+        if arg.startswith("--"):
+            flags.append(arg)
+            name = arg[2:].replace("-", "_").removeprefix("no_")
+            is_switch = kinds.get(name) is bool or name not in kinds
+            owed = 0 if is_switch or "=" in arg else 2 if name in ("img_size", "patch_size") else 1
+        elif owed == 2 or (owed == 1 and not _was_first_of_two(flags)) or (owed == 1 and _is_number(arg)):
+            flags.append(arg)
+            owed -= 1
+        else:
+            places.append(arg)
+            owed = 0
+    return [*places, *flags]
+
+
+def _was_first_of_two(flags: list[str]) -> bool:
+    """Whether the last word is already a value, so that what comes may be another one or something else."""
+    return not flags[-1].startswith("--")
+
+
+def _is_number(word: str) -> bool:
+    return word.removeprefix("-").isdigit()

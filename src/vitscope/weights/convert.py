@@ -1,0 +1,263 @@
+"""`convert`: weights from anywhere, written in the format asked for, opened again and compared bit by bit."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import torch
+
+from vitscope.core.errors import ConfigError, VitscopeError, expected
+from vitscope.core.files import write_json
+from vitscope.core.suggest import did_you_mean
+from vitscope.models.config import ModelConfig, Size
+from vitscope.models.model import VisionModel
+from vitscope.weights import folder as own
+from vitscope.weights.adapt import Resampling
+from vitscope.weights.certificate import COVERED, Certificate, Written
+from vitscope.weights.formats import huggingface_folder, timm_folder
+from vitscope.weights.load import load_model
+from vitscope.weights.place import flush, make_hidden_beside
+from vitscope.weights.proof import answer, fixed_batch, prove_written
+from vitscope.weights.shards import cast, is_weights, refuse_dtype
+from vitscope.weights.source import open_source
+
+To = Literal["vitscope", "timm", "huggingface"]
+FILE_ENDINGS = (".safetensors", ".pth", ".pt", ".bin")
+"""An `out` that ends so is a bare file."""
+KNOWN_BY = {"timm": "architecture", "huggingface": "model_type"}
+"""What config.json has in a folder of theirs."""
+BESIDE = (*own.FILES, "preprocessor_config.json", "pytorch_model.bin")
+"""What a folder of theirs may hold, besides weights."""
+MOST_DIFFERENCE = 1e-5
+"""Of any output, as a share of the largest, between a model and what was read again."""
+
+log = logging.getLogger("vitscope")
+
+
+def convert(
+    source: str | Path,
+    out: str | Path,
+    *,
+    to: To = "vitscope",
+    config: ModelConfig | str | Path | None = None,
+    img_size: Size | None = None,
+    patch_size: Size | None = None,
+    in_chans: int | None = None,
+    num_classes: int | None = None,
+    dtype: torch.dtype | None = None,
+    resampling: Resampling | None = None,
+    allow_partial: bool = False,
+    strict: bool = False,
+    prove: bool = True,
+    overwrite: bool = False,
+) -> Certificate:
+    """Load `source` as `load_model` does and write it to `out`: a folder of vitscope, timm or Hugging Face, or, for
+    timm and where `out` ends in .safetensors or .pth, a bare file of weights.
+
+    What was written is opened again and every tensor compared. What the format folds or has no place for is named; a
+    tensor that differs without a word about it is an error. With `prove`, source and result also meet the libraries
+    they are for. The certificate lies beside the weights: certificate.json, or NAME.certificate.json for a bare file.
+    Either all is written or nothing; `overwrite` replaces an older result.
+    """
+    out = Path(out)
+    bare = _is_bare(out, to)
+    refuse_dtype(dtype)
+    _refuse_to_bury(out, to, bare, overwrite)
+    model = load_model(
+        source,
+        config=config,
+        img_size=img_size,
+        patch_size=patch_size,
+        in_chans=in_chans,
+        num_classes=num_classes,
+        resampling=resampling,
+        allow_partial=allow_partial,
+        strict=strict,
+        prove=prove,
+    )
+    if dtype is not None:
+        for name, tensor in model.state_dict().items():
+            if tensor.is_floating_point():
+                cast(name, tensor, dtype)  # refuses what would become infinite
+        model.to(dtype)
+    place = out.resolve()  # a link stays a link
+    if bare:
+        return _write_file(model, place, prove=prove)
+    done: list[Certificate] = []
+
+    def write(folder: Path) -> None:
+        remarks = _folder_writer(to, model)(folder)
+        done.append(_checked(model, folder, to, to, remarks, config=None, name=place.name, prove=prove))
+        write_json(folder / own.CERTIFICATE, done[0].to_dict())
+        for file in folder.iterdir():
+            flush(file)
+
+    own.replace_folder(place, write)
+    return done[0]
+
+
+def _folder_writer(to: To, model: VisionModel) -> Callable[[Path], list[str]]:
+    if to == "timm":
+        return lambda folder: timm_folder.save_folder(model, folder)
+    if to == "huggingface":
+        return lambda folder: huggingface_folder.save_folder(model, folder)
+    write = own.writer(model, where="convert")
+
+    def write_own(folder: Path) -> list[str]:
+        write(folder)
+        return []
+
+    return write_own
+
+
+def _write_file(model: VisionModel, place: Path, *, prove: bool) -> Certificate:
+    """A bare file and its certificate, made out of sight and then put in place."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    temporary = make_hidden_beside(place)
+    try:
+        remarks = timm_folder.save_file(model, temporary / place.name)
+        flush(temporary / place.name)
+        certificate = _checked(
+            model,
+            temporary / place.name,
+            "timm",
+            "timm file",
+            list(remarks or ()),
+            config=model.config,
+            name=place.name,
+            prove=prove,
+        )
+        beside = _certificate_of(place).name
+        write_json(temporary / beside, certificate.to_dict())
+        # The old certificate must not speak for the new weights, should this end between the two.
+        _certificate_of(place).unlink(missing_ok=True)
+        (temporary / place.name).replace(place)
+        (temporary / beside).replace(place.with_name(beside))
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return certificate
+
+
+def _certificate_of(file: Path) -> Path:
+    return file.with_name(f"{file.name}.certificate.json")
+
+
+# --- was it written as it is? -----------------------------------------------------------------------------------
+
+
+def _checked(
+    model: VisionModel,
+    place: Path,
+    to: To,
+    layout: str,
+    remarks: list[str],
+    *,
+    config: ModelConfig | None,
+    name: str,
+    prove: bool,
+) -> Certificate:
+    """The model's certificate, with what was found when the files were opened again."""
+    # Of what the format has no place for, its own remarks tell.
+    again = load_model(place, config=config, allow_partial=bool(remarks), say=False)
+    held = {entry.ours for entry in again.certificate.of(*COVERED)}
+    wanted, found = model.state_dict(), {key: tensor for key, tensor in again.state_dict().items() if key in held}
+    if hasattr(model.config, "encoder") and not hasattr(again.config, "encoder"):
+        found = {f"encoder.{key}": tensor for key, tensor in found.items()}
+    lost = tuple(key for key, tensor in wanted.items() if not _is_same(tensor, found.get(key)))
+    difference, largest = _difference(model, again) if lost else (None, 0.0)
+    # A format may fold tensors into others as long as the model says the same, or have no place for some, and says so.
+    says_the_same = difference is not None and difference <= MOST_DIFFERENCE * max(1.0, largest)
+    if lost and not (remarks and (says_the_same or not any(key in found for key in lost))):
+        raise VitscopeError(
+            f"{len(lost)} tensors are not the same when the {to} files are opened again: {', '.join(lost[:5])}",
+            where=name,
+            fix="nothing was written; please report this as a mistake of vitscope's, with the name of the model",
+        )
+    proof = prove_written(model, layout, place, preprocessing=model.preprocessing) if prove else None
+    if isinstance(proof, str):
+        if layout != "vitscope":
+            remarks = [*remarks, proof]
+        proof = None
+    written = Written(
+        format=to,
+        place=name,
+        sha256=open_source(place).sha256(),
+        tensors=len(wanted),
+        same=len(wanted) - len(lost),
+        lost=lost,
+        largest_difference=difference,
+        remarks=tuple(remarks),
+        proof=proof,
+    )
+    certificate: Certificate = model.certificate
+    return certificate.with_written(written)
+
+
+def _is_same(ours: torch.Tensor, theirs: torch.Tensor | None) -> bool:
+    """Bit by bit: a NaN equals itself, and 0 differs from -0."""
+    if theirs is None or ours.dtype != theirs.dtype or ours.shape != theirs.shape:
+        return False
+    ours, theirs = (tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8) for tensor in (ours, theirs))
+    return torch.equal(ours, theirs)
+
+
+def _difference(model: VisionModel, again: VisionModel) -> tuple[float | None, float]:
+    """The largest difference of any output, None where they cannot be compared; and the largest output."""
+    images = fixed_batch(model.config, model.preprocessing)
+    ours, theirs = answer(model, images), answer(again, images)
+    if ours.shape != theirs.shape:
+        return None, 0.0
+    return (ours - theirs).abs().max().item(), ours.abs().max().item()
+
+
+# --- where to -----------------------------------------------------------------------------------------------------
+
+
+def _is_bare(out: Path, to: str) -> bool:
+    if to not in get_args(To):
+        raise ConfigError(
+            expected("to", f"one of {', '.join(get_args(To))}", repr(to)),
+            where="convert",
+            fix=did_you_mean(str(to), get_args(To)) or f"name one of {', '.join(get_args(To))}",
+        )
+    bare = out.suffix in FILE_ENDINGS
+    if bare and to != "timm":
+        raise ConfigError(
+            expected("out", f"a folder, as {to} models are", f"'{out}'"),
+            where="convert",
+            fix=f"name a folder, such as '{out.with_suffix('')}', or write a bare file for timm",
+        )
+    return bare
+
+
+def _refuse_to_bury(out: Path, to: To, bare: bool, overwrite: bool) -> None:
+    """Never write over something that is not what would be written, nor over that unless told to."""
+    if to == "vitscope":
+        own.refuse_to_bury(out, overwrite)
+        return
+    if not out.exists() or (not bare and out.is_dir() and not any(out.iterdir())):
+        return
+    is_ours = out.is_file() if bare else out.is_dir() and _is_theirs(out, to)
+    if not is_ours:
+        raise VitscopeError(
+            f"'{out}' is not {'a file' if bare else f'a folder with a {to} model and nothing else'}, and would be lost",
+            fix="choose a new place",
+        )
+    if not overwrite:
+        raise VitscopeError(f"'{out}' already exists", fix="choose a new place, or pass overwrite=True (--overwrite)")
+
+
+def _is_theirs(folder: Path, to: To) -> bool:
+    """Whether a folder holds one of their models, and nothing that did not come with it."""
+    try:
+        described: Any = json.loads((folder / own.CONFIG).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return False
+    names = [path.name for path in folder.iterdir()]
+    known = all(name in BESIDE or is_weights(name) for name in names)
+    return known and isinstance(described, dict) and KNOWN_BY[to] in described
