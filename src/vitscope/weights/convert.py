@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -35,8 +34,6 @@ BESIDE = (*own.FILES, "preprocessor_config.json", "pytorch_model.bin")
 """What a folder of theirs may hold, besides weights."""
 MOST_DIFFERENCE = 1e-5
 """Of any output, as a share of the largest, between a model and what was read again."""
-
-log = logging.getLogger("vitscope")
 
 
 def convert(
