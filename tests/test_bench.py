@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from vitscope.core.environment import data_roots
 
@@ -127,3 +128,19 @@ def test_train_loop_beside_timm() -> None:
     pytest.importorskip("timm")
     (row,) = table_rows(run("train_loop.py", "--beside", "timm"))
     assert float(row[-1].split()[0]) > 0
+
+
+def test_no_shape_of_short_attention_is_refused_before_it_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a card with room, played by tensors without values."""
+    monkeypatch.syspath_prepend(str(BENCH))
+    import short_attention as bench  # pyright: ignore[reportMissingImports]
+    from vitscope.models.layers import short_attention
+
+    monkeypatch.setattr(short_attention, "HAS_TRITON", True)
+    monkeypatch.setattr(short_attention, "_most", lambda device: short_attention.MOST_TOKENS)
+    with FakeTensorMode():
+        for shape in bench.SHAPES:
+            assert bench.some_images(shape)[0].shape[1] == shape[1]
+        monkeypatch.setattr(short_attention, "_most", lambda device: 128)
+        with pytest.raises(SystemExit, match="nothing to time"):
+            bench.some_images((256, 197, 12, 64))
