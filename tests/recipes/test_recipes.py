@@ -13,6 +13,7 @@ from vitscope.cli.main import main
 from vitscope.core.config import updated
 from vitscope.core.errors import UsageError
 from vitscope.core.yaml import to_yaml
+from vitscope.data.config import AugmentConfig, augmentation
 from vitscope.data.dataset import open_dataset
 from vitscope.data.loaders.choose import make_loader
 from vitscope.models.build import build_model
@@ -111,6 +112,27 @@ def test_what_a_recipe_needs_is_asked_for(tmp_path: Path, capsys: pytest.Capture
     (tmp_path / "told.yaml").write_text(capsys.readouterr().out)
     told = read_train_config(tmp_path / "told.yaml")
     assert (told.model.bare.embed_dim, told.optim.lr, told.optim.layer_decay) == (64, 3e-5, 0.75)
+
+
+@pytest.mark.parametrize("side", [32, 128])
+def test_fine_tuning_varies_pictures_as_their_size_asks(
+    side: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`basic` moves CIFAR's pictures by a few pixels, and cuts photographs from a larger frame."""
+    config = ViTConfig(img_size=side, patch_size=16, embed_dim=64, depth=1, num_heads=2, num_classes=3)
+    save_model(build_model(config), tmp_path / "old")
+    given = ["train", "finetune", "--from", str(tmp_path / "old"), "--data", "shapes", "--print-config"]
+
+    def told(*words: str) -> AugmentConfig:
+        assert main([*given, *words]) == 0
+        (tmp_path / "told.yaml").write_text(capsys.readouterr().out)
+        return read_train_config(tmp_path / "told.yaml").augment
+
+    assert told() == augmentation("basic", side)
+    assert told().crop == ("padded" if side == 32 else "margin")
+    assert told("--augment.flip", "none") == updated(augmentation("basic", side), flip="none")
+    assert told("--augment", "strong") == augmentation("strong", side)
+    assert told("--model.img-size", "64") == augmentation("basic", 64)
 
 
 def test_the_overfit_test_learns_its_pictures_by_heart(tmp_path: Path) -> None:
