@@ -11,12 +11,13 @@ TESTENV := OMP_NUM_THREADS=1
 TESTS := -m pytest -n logical --maxprocesses 4 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow lint bench clean
+.PHONY: help setup demo test test-slow test-gpu lint bench clean
 
 help:
 	@echo "make demo       train a small ViT on digits in under a minute, test it, look inside"
 	@echo "make test       run the test suite"
 	@echo "make test-slow  run the longer tests too"
+	@echo "make test-gpu   run the tests that need a CUDA GPU, and a C compiler with Python's headers"
 	@echo "make lint       ruff, pyright, import-linter"
 	@echo "make bench      time our ViT against timm's and transformers'"
 	@echo "make setup      make $(VENV) with all extras"
@@ -50,6 +51,13 @@ test: setup
 
 test-slow: setup
 	$(TESTENV) $(BIN)/python $(TESTS) -m 'slow or not slow'
+
+# One process: the tests share the GPU, and some of them ask for all of its memory.
+test-gpu: setup
+	@$(BIN)/python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' || \
+	  { echo "error: torch sees no CUDA GPU, and without one every test would be skipped"; \
+	    echo "to do: \`$(BIN)/vitscope check\` says what it sees"; exit 1; }
+	$(TESTENV) $(BIN)/python -m pytest -m 'slow or not slow' tests/gpu
 
 lint: setup
 	$(BIN)/ruff check .

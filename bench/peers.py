@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass, field
 from typing import Any
@@ -42,10 +43,26 @@ def build(name: str, config: ViTConfig, state: State | None = None) -> nn.Module
 
     `state` is a state dict of ours; each competitor gets it under its own names.
     """
+    if name != OURS:
+        _refuse_what_peers_would_not_get(config)
     model = {OURS: build_model, TIMM: _timm, TRANSFORMERS: _transformers}[name](config)
     if state is not None:
         model.load_state_dict(_transformers_state(state, config) if name == TRANSFORMERS else state)
     return model
+
+
+def _refuse_what_peers_would_not_get(config: ViTConfig) -> None:
+    """Only these settings are handed on; a dropout that one side alone has would show in no logit."""
+    handed_on = {"img_size", "patch_size", "in_chans", "num_classes", "embed_dim", "depth", "num_heads", "mlp_ratio"}
+    of_weights = {"init"}  # which are copied
+    plain = ViTConfig()
+    others = [
+        field.name
+        for field in dataclasses.fields(config)
+        if field.name not in handed_on | of_weights and getattr(config, field.name) != getattr(plain, field.name)
+    ]
+    if others:
+        raise ValueError(f"not equal work: peers are built without {', '.join(others)}")
 
 
 def logits(output: Any) -> Tensor:
@@ -114,7 +131,7 @@ def _transformers(config: ViTConfig) -> nn.Module:
         "num_hidden_layers": config.depth,
         "num_attention_heads": config.block_heads[0],
         "intermediate_size": config.block_mlp_dims[0],
-        "layer_norm_eps": config.norm_eps,
+        "layer_norm_eps": config.norm_eps,  # timm has the same default as we
     }
     return ViTForImageClassification(PeerConfig(**settings))
 

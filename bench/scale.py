@@ -4,8 +4,10 @@
     python bench/scale.py --device cpu --quick         # seconds: does the script work?
 
 Each row is a training step of the engine (bf16 on a GPU, AdamW, clipping) on pictures that lie on the device, without
-augmentation: the median over rounds, and the most memory that was taken. Beside it stand the multiply-adds that were
-counted, forward and backward, and how many of them were done in a second.
+augmentation: the median over rounds of 50 steps (in brackets the distance of the quartiles), and the most memory that
+was taken, without those pictures: by tensors outside a CUDA graph, and in all, a graph's own and gaps included. Beside
+it stand the multiply-adds that were counted, forward and backward, and how many of them were done in a second. Where a
+row is not launched as asked, or its batch does not fit whole, the script stops.
 """
 
 from __future__ import annotations
@@ -15,20 +17,27 @@ import gc
 import itertools
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from engine import as_asked, say
 from surroundings import report, surroundings
 from timing import Clock, summary
-from vitscope.data.config import DataConfig
+from vitscope.data.config import AugmentConfig, DataConfig
 from vitscope.data.dataset import open_dataset
+from vitscope.data.loaders.device import DeviceLoader
+from vitscope.data.transforms.batch import BatchTransform
 from vitscope.models.accounting.account import Account
 from vitscope.models.config import ViTConfig
 from vitscope.train.config import LoopConfig, PrecisionConfig, TrainConfig, named_model
 from vitscope.train.launch import Launcher
-from vitscope.train.setup import lay_out, make_state, settle
+from vitscope.train.precision import using_precision
+from vitscope.train.setup import Bench, lay_out, make_state, settle
 
-BATCHES = 4
+STEPS, FEW_STEPS = 50, 2
+"""Of a round, so that what an epoch's beginning costs does not count; and with --quick."""
+CLASSES = 10
 
 
 @dataclass(frozen=True)
@@ -48,7 +57,7 @@ class Row:
             embed_dim=self.embed_dim,
             depth=self.depth,
             num_heads=self.embed_dim // 64,
-            num_classes=10,
+            num_classes=CLASSES,
         )
 
 
@@ -64,12 +73,9 @@ ROWS = [
 QUICK = [Row("patch", 32, patch, 64, 2, 4) for patch in (16, 8)]
 
 
-def measure(row: Row, device: torch.device, launch: str, rounds: int) -> dict[str, float]:
+def measure(row: Row, device: torch.device, launch: str, *, rounds: int, steps: int) -> dict[str, Any]:
     data = DataConfig(
-        name=f"synthetic:size={row.img_size},count={int(BATCHES * row.batch / 0.68) + 100},classes=10",
-        batch_size=row.batch,
-        loader="device",
-        cache=False,
+        name=f"synthetic:size={row.img_size},count=100,classes={CLASSES}", batch_size=row.batch, loader="device"
     )
     config = TrainConfig(
         model=named_model("vit", row.model),
@@ -79,11 +85,10 @@ def measure(row: Row, device: torch.device, launch: str, rounds: int) -> dict[st
     )
     dataset = open_dataset(data)
     bench = lay_out(settle(config, dataset), dataset, device)
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-    loader = bench.loader("train", training=True, say=_silent)
+    loader = noise(bench, row, steps)
     state, objective = make_state(bench, loader.num_batches, _silent)
-    launcher = Launcher(state, loader, objective, launch=bench.launch, batch_size=row.batch, seed=0)
+    launcher = Launcher(state, loader, objective, launch=bench.launch, batch_size=row.batch, seed=0, say=say)
+    as_asked(launcher, launch)
     epochs = itertools.count()
 
     def epoch() -> None:
@@ -91,20 +96,50 @@ def measure(row: Row, device: torch.device, launch: str, rounds: int) -> dict[st
             pass
         state.ledger.clear()
 
-    epoch()
-    clock = Clock(device)
-    seconds = summary([clock.seconds_per_call(epoch, 1) / loader.num_batches for _ in range(rounds)]).median
-    memory = torch.cuda.max_memory_allocated(device) / 2**30 if device.type == "cuda" else float("nan")
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    with using_precision(config.precision):
+        epoch()
+        clock = Clock(device)
+        seconds = summary([clock.seconds_per_call(epoch, 1) / loader.num_batches for _ in range(rounds)])
     macs = 3 * Account(row.model).macs
-    loader.close()
-    return {
+    found = {
         "tokens": row.model.num_tokens,
-        "ms": 1e3 * seconds,
-        "images_per_s": row.batch / seconds,
+        "ms": 1e3 * seconds.median,
+        "spread_percent": seconds.spread_percent,
+        "images_per_s": row.batch / seconds.median,
         "gmacs": macs / 1e9,
-        "tmacs_per_s": macs * row.batch / seconds / 1e12,
-        "gib": memory,
+        "tmacs_per_s": macs * row.batch / seconds.median / 1e12,
+        **memory(device, loader.pictures.nbytes),
+        **as_asked(launcher, launch),
     }
+    loader.close()
+    return found
+
+
+def noise(bench: Bench, row: Row, steps: int) -> DeviceLoader:
+    """Pictures for so many steps, made on the device: thousands of large ones would take minutes on the host."""
+    generator = torch.Generator(bench.device).manual_seed(0)
+    count, side = steps * row.batch, row.img_size
+    pictures = torch.randint(256, (count, 3, side, side), generator=generator, dtype=torch.uint8, device=bench.device)
+    return DeviceLoader(
+        pictures,
+        torch.arange(count) % CLASSES,
+        torch.arange(count),
+        transform=BatchTransform(AugmentConfig(), bench.preprocess).to(bench.device),
+        batch_size=row.batch,
+        seed=0,
+        training=True,
+        compiled=bench.launch.startswith("compiled"),
+    )
+
+
+def memory(device: torch.device, of_pictures: int) -> dict[str, float]:
+    """Peaks in GiB. What a replayed graph uses is reserved for it, and never counts as allocated again."""
+    if device.type != "cuda":
+        return {"allocated_gib": float("nan"), "reserved_gib": float("nan")}
+    allocated, reserved = torch.cuda.max_memory_allocated(device), torch.cuda.max_memory_reserved(device)
+    return {"allocated_gib": (allocated - of_pictures) / 2**30, "reserved_gib": (reserved - of_pictures) / 2**30}
 
 
 def _silent(text: str) -> None:
@@ -114,27 +149,31 @@ def _silent(text: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--launch", default="graph", help="graph needs no half minute of compiling for each row")
+    parser.add_argument("--launch", help="by default graph on a GPU: compiling would take half a minute for each row")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", help="rows of this kind: patch, resolution, width, depth, batch")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: does the script work?")
     parser.add_argument("--json", type=Path)
     wish = parser.parse_args()
     device = torch.device(wish.device)
+    launch = wish.launch or ("graph" if device.type == "cuda" else "eager")
+    steps = FEW_STEPS if wish.quick else STEPS
     lines = [
-        "| grows | px | patch | tokens | width | depth | batch | ms a step | images/s | GMAC an image | TMAC/s | GiB |",
-        "|---|" + "---:|" * 11,
+        "| grows | px | patch | tokens | width | depth | batch | launch | ms a step | images/s | GMAC an image "
+        "| TMAC/s | GiB allocated | GiB reserved |",
+        "|---|" + "---:|" * 6 + "---|" + "---:|" * 6,
     ]
     rows = []
     for row in QUICK if wish.quick else ROWS:
         if wish.only not in (None, row.what):
             continue
-        found = measure(row, device, wish.launch, wish.rounds)
+        found = measure(row, device, launch, rounds=wish.rounds, steps=steps)
         rows.append({**row.__dict__, **found})
         lines.append(
             f"| {row.what} | {row.img_size} | {row.patch_size} | {found['tokens']} | {row.embed_dim} | {row.depth} "
-            f"| {row.batch} | {found['ms']:.1f} | {found['images_per_s']:,.0f} | {found['gmacs']:.2f} "
-            f"| {found['tmacs_per_s']:.1f} | {found['gib']:.1f} |"
+            f"| {row.batch} | {found['launch']} | {found['ms']:.1f} ({found['spread_percent']:.1f} %) "
+            f"| {found['images_per_s']:,.0f} | {found['gmacs']:.2f} | {found['tmacs_per_s']:.1f} "
+            f"| {found['allocated_gib']:.1f} | {found['reserved_gib']:.1f} |"
         )
         print(lines[-1], flush=True)
         gc.collect()

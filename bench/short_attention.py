@@ -1,7 +1,7 @@
 """Attention over few tokens: our one-pass kernels against scaled_dot_product_attention, from packed qkv and back to it.
 
     python bench/short_attention.py           # proves the numbers right, then times
-    python bench/short_attention.py --tune    # also every other way to cut and launch the kernels, per shape
+    python bench/short_attention.py --tune    # also every other way to cut the kernels, per shape
 
 Needs a CUDA GPU. Every call is timed as a replayed CUDA graph, as in a captured training step: no launches in between.
 """
@@ -19,7 +19,7 @@ from torch import Tensor
 from surroundings import surroundings
 from throughput import release
 from timing import Call, Clock, as_cuda_graph, interleaved, paired_ratio, summary
-from vitscope.models.layers.short_attention import is_short, short_attention
+from vitscope.models.layers.short_attention import can_take, short_attention, works
 
 #         batch, tokens, heads, numbers per head; the last is one image: is it slower where the card is nearly empty?
 SHAPES = (
@@ -30,14 +30,15 @@ SHAPES = (
     (256, 197, 6, 64),
     (1, 197, 12, 64),
 )
-# rows, warps, stages, most registers
-FORWARD = {
-    65: ((128, 8, 1, None), (64, 4, 1, None), (32, 4, 1, None), (16, 4, 1, None), (16, 2, 1, None)),
-    197: ((64, 4, 1, None), (128, 8, 1, None), (64, 8, 1, None), (32, 8, 1, None), (16, 4, 1, None), (16, 4, 2, None)),
+Cuts = dict[int, tuple[tuple[int, int, int | None], ...]]
+"""Tokens -> rows, warps, most registers."""
+FORWARD: Cuts = {
+    65: ((128, 8, None), (64, 4, None), (32, 4, None), (16, 4, None), (16, 2, None)),
+    197: ((64, 4, None), (128, 8, None), (64, 8, None), (32, 8, None), (16, 4, None)),
 }
-BACKWARD = {
-    65: ((128, 8, 1, 128), (128, 8, 1, None), (16, 4, 1, None), (16, 4, 1, 128), (32, 4, 1, 168), (64, 4, 1, None)),
-    197: ((32, 8, 1, None), (32, 8, 2, None), (16, 8, 1, None), (16, 8, 2, None), (16, 16, 1, None), (32, 16, 1, None)),
+BACKWARD: Cuts = {
+    65: ((128, 8, 128), (128, 8, None), (16, 4, None), (16, 4, 128), (32, 4, 168), (64, 4, None)),
+    197: ((32, 8, None), (16, 8, None), (16, 16, None), (32, 16, None)),
 }
 TUNED = ((1024, 65, 3, 64), (256, 197, 12, 64))
 
@@ -58,12 +59,18 @@ def drawn(shape: tuple[int, int, int, int]) -> tuple[Tensor, Tensor]:
     return qkv, torch.randn(b, n, heads * dim, device="cuda", dtype=torch.bfloat16)
 
 
+def some_images(shape: tuple[int, int, int, int]) -> tuple[Tensor, Tensor]:
+    """Up to eight of them; stops where the kernels cannot take or run them. Faster or not is yet to be found out."""
+    qkv, dout = drawn((min(shape[0], 8), *shape[1:]))
+    if not (can_take(qkv, shape[2]) and works(qkv, shape[2])):
+        sys.exit(f"{shape}: this GPU keeps scaled_dot_product_attention, so there is nothing to time")
+    return qkv, dout
+
+
 def prove(shape: tuple[int, int, int, int]) -> str:
     """Both against float64 on some images; stops if ours is over 1.5 times as far off, or differs on repetition."""
     heads = shape[2]
-    qkv, dout = drawn((min(shape[0], 8), *shape[1:]))
-    if not is_short(qkv, heads):
-        sys.exit(f"{shape}: this GPU keeps scaled_dot_product_attention, so there is nothing to time")
+    qkv, dout = some_images(shape)
     b, n, _ = qkv.shape
     wide = qkv.detach().double().requires_grad_()
     q, k, v = wide.reshape(b, n, 3, heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
@@ -120,18 +127,18 @@ def tuned(shape: tuple[int, int, int, int], rounds: int) -> None:
     right = {"forward": short_kernels.forward(qkv, heads), "backward": short_kernels.backward(qkv, dout, heads)}
     for pass_, candidates in (("forward", FORWARD[n]), ("backward", BACKWARD[n])):
         calls: dict[str, Call] = {}
-        for launch in (short_kernels.Launch(*candidate) for candidate in candidates):
-            name = f"rows {launch.rows}, warps {launch.warps}, stages {launch.stages}, registers {launch.registers}"
+        for cut in (short_kernels.Cut(*candidate) for candidate in candidates):
+            name = f"rows {cut.rows}, warps {cut.warps}, registers {cut.registers}"
 
-            def call(launch: short_kernels.Launch = launch, forward: bool = pass_ == "forward") -> Tensor:
+            def call(cut: short_kernels.Cut = cut, forward: bool = pass_ == "forward") -> Tensor:
                 if forward:
-                    return short_kernels.forward(qkv, heads, launch)
-                return short_kernels.backward(qkv, dout, heads, launch)
+                    return short_kernels.forward(qkv, heads, cut)
+                return short_kernels.backward(qkv, dout, heads, cut)
 
             try:
                 off = float((call().float() - right[pass_].float()).norm() / right[pass_].float().norm())
             except Exception as error:  # too much for the card: the others are still worth a look
-                print(f"{astuple(launch)}: {str(error).splitlines()[0][:80]}")
+                print(f"{astuple(cut)}: {str(error).splitlines()[0][:80]}")
                 continue
             if not off < 1e-2:
                 sys.exit(f"{name}: {off:.1e} off")
@@ -146,7 +153,7 @@ def main() -> None:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--rounds", type=int, default=7, help="rounds of timing (default: 7)")
-    parser.add_argument("--tune", action="store_true", help="compare ways to cut and launch the kernels")
+    parser.add_argument("--tune", action="store_true", help="compare ways to cut the kernels")
     args = parser.parse_args()
     if not torch.cuda.is_available():
         sys.exit("bench/short_attention.py needs a CUDA GPU: the kernels run nowhere else")

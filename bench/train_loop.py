@@ -7,8 +7,10 @@
 The loop is the whole of it: loading, augmentation, step, ledger, log, metrics.jsonl, TensorBoard, progress, EMA.
 Evaluation and checkpoints are left out. An epoch of it takes turns with as many steps of
 bare  `train_step` on one batch that is already there, launched kernel by kernel, on a model and optimiser of its own.
-timm  timm's network with our weights, compiled, with the same augmentation (ours, compiled), loss, bf16 and fused
-      AdamW, written as a plain loop. For equal work the loop then has neither EMA nor clipping.
+timm  timm's network with our weights, compiled together with its loss, with the same augmentation (ours, always
+      compiled), bf16 and fused AdamW, written as a plain loop. It is first proved to be the same network. For equal
+      work the loop then has neither EMA nor clipping, and a model with dropout is refused.
+The table names the launch the loop really had; where it went on with another, or with parts of a batch, it stops.
 """
 
 from __future__ import annotations
@@ -16,32 +18,47 @@ from __future__ import annotations
 import argparse
 import io
 import itertools
+import sys
 import time
 from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 import torch
-from torch.nn import functional as F
+from torch import Tensor
 
-from peers import TIMM, build
+from engine import as_asked, say
+from peers import OURS, TIMM, Proof, State, build, prove_equal
 from surroundings import report, surroundings
 from timing import paired_ratio, summary
 from vitscope.core.run_folder import RunFolder
 from vitscope.data.config import DataConfig, augmentation
 from vitscope.data.dataset import open_dataset
+from vitscope.data.loaders.choose import make_loader
 from vitscope.models.config import ViTConfig, pair
 from vitscope.train.config import CheckpointConfig, LoopConfig, OptimConfig, PrecisionConfig, TrainConfig, named_model
 from vitscope.train.evaluate import Evaluation
 from vitscope.train.loop import train
-from vitscope.train.precision import autocast, choose_dtype
+from vitscope.train.losses import cross_entropy
+from vitscope.train.precision import autocast, choose_dtype, using_precision
 from vitscope.train.setup import Bench, lay_out, make_state, set_up, settle
 from vitscope.train.show.observer import Observer, Observers
 from vitscope.train.show.progress import Progress
 from vitscope.train.show.tensorboard import TensorBoard
 from vitscope.train.signals import StopFlag
 from vitscope.train.step import train_step
+
+
+@dataclass
+class Outcome:
+    """Images/s of the loop and of what is beside it, a pair a round, and what the loop really did."""
+
+    loop: list[float]
+    other: list[float]
+    did: dict[str, str | int]
+    proof: Proof = field(default_factory=Proof)
 
 
 class Clocked(Observer):
@@ -59,6 +76,8 @@ def settings(wish: argparse.Namespace) -> TrainConfig:
     batch = 8 if wish.quick else wish.batch
     count = max(100, int(batches * batch / 0.68) + batch)  # 68 % of a pool are for training
     model = named_model(wish.model)
+    if wish.quick:
+        model = model.changed(depth=2)
     size = max(pair(model.bare.img_size))
     alone = wish.beside == "bare"
     return TrainConfig(
@@ -72,20 +91,24 @@ def settings(wish: argparse.Namespace) -> TrainConfig:
     )
 
 
-def compare(config: TrainConfig, folder: Path, beside: str) -> tuple[list[float], list[float]]:
-    """Images/s of the loop and of what is beside it, a pair a round; the first round, which warms up, is left out."""
+def compare(config: TrainConfig, folder: Path, beside: str) -> Outcome:
+    """The two in turn; the first round, which warms up, is left out."""
+    proof = _proved(cast(ViTConfig, config.model.bare)) if beside == "timm" else Proof()
     dataset = open_dataset(config.data)
     config = settle(config, dataset)
     device = torch.device(config.loop.device)
     bench, clocked, run = lay_out(config, dataset, device), Clocked(), RunFolder.create(folder / "run", name="run")
     observers = Observers([clocked, TensorBoard(run.path)])
-    work = set_up(bench, run, observers=observers, after=(), stop=StopFlag(), say=_silent)
+    work = set_up(bench, run, observers=observers, after=(), stop=StopFlag(), say=say)
+    wish = config.precision.launch
+    asked = bench.launch if wish == "auto" else wish
+    as_asked(work.launcher, asked)  # what the device cannot do is seen before anything is timed
     steps, batch_size = work.steps_per_epoch, config.data.batch_size
     progress = Progress(
         epochs=config.loop.epochs, steps_per_epoch=steps, batch_size=batch_size, stream=io.StringIO(), terminal=False
     )
     observers.watchers.append(progress)
-    other = (_bare if beside == "bare" else _timm)(bench, steps)
+    other = _bare(bench, steps) if beside == "bare" else _timm(bench, work.state.model.state_dict())
     seen: list[float] = []
 
     def time_other() -> Evaluation:
@@ -101,7 +124,15 @@ def compare(config: TrainConfig, folder: Path, beside: str) -> tuple[list[float]
     work.evaluate = time_other
     work.write_model = lambda weights, step: None
     train(work)
-    return clocked.images_per_s[1:], seen[1:]
+    return Outcome(clocked.images_per_s[1:], seen[1:], as_asked(work.launcher, asked), proof)
+
+
+def _proved(config: ViTConfig) -> Proof:
+    proof = prove_equal(config, [OURS, TIMM])
+    if proof.problems:
+        sys.exit(f"timm: {proof.problems[TIMM]}")
+    say(proof.text())
+    return proof
 
 
 def _bare(bench: Bench, steps: int) -> Callable[[], None]:
@@ -115,20 +146,33 @@ def _bare(bench: Bench, steps: int) -> Callable[[], None]:
     return step
 
 
-def _timm(bench: Bench, steps: int) -> Callable[[], None]:
+def _timm(bench: Bench, weights: State) -> Callable[[], None]:
     config, device = bench.config, bench.device
-    model = build(TIMM, cast(ViTConfig, config.model.bare)).to(device).train()
-    forward = torch.compile(model)
+    model = build(TIMM, cast(ViTConfig, config.model.bare), weights).to(device).train()
     optimizer = torch.optim.AdamW(
         model.parameters(), config.lr, betas=config.optim.betas, weight_decay=config.optim.decay, fused=True
     )
-    loader = bench.loader("train", training=True, say=_silent)
+    # By the loop's own rule its augmentation is compiled only with a compiled step. Here it always is.
+    loader = make_loader(
+        bench.dataset,
+        "train",
+        preprocess=bench.preprocess,
+        augment=config.augment,
+        seed=config.loop.seed,
+        device=device,
+        batch_size=config.data.batch_size,
+        compiled=True,
+    )
     batches = itertools.chain.from_iterable(loader.epoch(epoch) for epoch in itertools.count())
+
+    @torch.compile
+    def loss_of(images: Tensor, labels: Tensor) -> Tensor:
+        return cross_entropy(model(images), labels, smoothing=config.loss.smoothing)
 
     def step() -> None:
         images, labels, _ = next(batches)
         with autocast(device, choose_dtype(config.precision, device)):
-            loss = F.cross_entropy(forward(images), labels)
+            loss = loss_of(images, labels)
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
@@ -159,15 +203,22 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     wish = parser.parse_args()
     config = settings(wish)
-    with TemporaryDirectory() as folder:
-        loop, other = compare(config, Path(folder), wish.beside)
+    with TemporaryDirectory() as folder, using_precision(config.precision):
+        found = compare(config, Path(folder), wish.beside)
+    loop, other = found.loop, found.other
     ratio = paired_ratio(loop, other)
-    row = {"loop": loop, wish.beside: other, "ratio": [ratio.median, ratio.low, ratio.high]}
+    row = {
+        "loop": loop,
+        wish.beside: other,
+        "ratio": [ratio.median, ratio.low, ratio.high],
+        **found.did,
+        "equal_work": asdict(found.proof),
+    }
     text = (
         f"| model | batch | launch of the loop | {wish.beside}, images/s | loop, images/s "
         f"| loop / {wish.beside} (quartiles) |\n"
         "|---|---:|---|---:|---:|---:|\n"
-        f"| {wish.model} | {config.data.batch_size} | {wish.launch} | {summary(other).median:,.0f} "
+        f"| {wish.model} | {config.data.batch_size} | {found.did['launch']} | {summary(other).median:,.0f} "
         f"| {summary(loop).median:,.0f} | {ratio.median:.3f} ({ratio.low:.3f} to {ratio.high:.3f}) |"
     )
     report(surroundings(torch.device(wish.device)), [row], text, wish.json)

@@ -8,9 +8,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from torch._subclasses.fake_tensor import FakeTensorMode
 
+from vitscope.core.config import updated
 from vitscope.core.environment import data_roots
 
 BENCH = Path(__file__).parents[1] / "bench"
@@ -120,13 +123,67 @@ def test_loaders_are_timed_against_equal_peers() -> None:
 def test_scale_gives_a_number_for_every_size() -> None:
     rows = table_rows(run("scale.py"))
     assert [row[3] for row in rows] == ["5", "17"]
-    assert all(float(row[7]) > 0 for row in rows)
+    assert {row[7] for row in rows} == {"eager"}
+    assert all(float(row[8].split()[0]) > 0 for row in rows)
+    assert all(row[8].endswith(" %)") for row in rows)
 
 
-def test_train_loop_beside_timm() -> None:
+def test_train_loop_beside_timm(tmp_path: Path) -> None:
+    """Equal work is proved, and the table names the launch there was, not the one that was wished for (auto)."""
     pytest.importorskip("timm")
-    (row,) = table_rows(run("train_loop.py", "--beside", "timm"))
+    (row,) = table_rows(run("train_loop.py", "--beside", "timm", "--json", str(tmp_path / "row.json")))
     assert float(row[-1].split()[0]) > 0
+    assert row[2] == "eager"
+    (told,) = json.loads((tmp_path / "row.json").read_text())["rows"]
+    assert (told["launch"], told["micro_batch"]) == ("eager", 8)
+    assert told["equal_work"]["problems"] == {}
+    assert len(set(told["equal_work"]["parameters"].values())) == 1
+    assert told["equal_work"]["logit_difference"]["timm"] < 1e-4
+    assert len(told["loop"]) == len(told["timm"]) == 2
+
+
+def test_peers_are_not_built_without_what_ours_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dropout shows in no logit of an evaluation."""
+    monkeypatch.syspath_prepend(str(BENCH))
+    import peers  # pyright: ignore[reportMissingImports]
+    from vitscope.models.config import ViTConfig
+
+    config = ViTConfig(img_size=32, patch_size=8, num_classes=10, embed_dim=32, depth=2, num_heads=2)
+    config = updated(config, drop_path_rate=0.1, qk_norm=True)
+    for peer in ("timm", "transformers"):
+        problem = peers.prove_equal(config, ["ours", peer]).problems[peer]
+        assert problem == "ValueError: not equal work: peers are built without qk_norm, drop_path_rate"
+
+
+def test_a_number_of_other_work_is_not_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCH))
+    import engine  # pyright: ignore[reportMissingImports]
+
+    def launcher(launch: str, micro_batch: int | None) -> SimpleNamespace:
+        state = SimpleNamespace(micro_batch=micro_batch)
+        return SimpleNamespace(launch=launch, state=state, batch_size=8, loader=None)
+
+    assert engine.as_asked(launcher("graph", None), "graph") == {"launch": "graph", "micro_batch": 8}
+    with pytest.raises(SystemExit, match=r"asked for launch 'compiled_graph', but .* as 'graph'"):
+        engine.as_asked(launcher("graph", None), "compiled_graph")
+    with pytest.raises(SystemExit, match="a batch of 8 did not fit, 4 at once did"):
+        engine.as_asked(launcher("graph", 4), "graph")
+
+
+def test_no_shape_of_short_attention_is_refused_before_it_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a card with room, played by tensors without values."""
+    monkeypatch.syspath_prepend(str(BENCH))
+    import short_attention as bench  # pyright: ignore[reportMissingImports]
+    from vitscope.models.layers import short_attention
+
+    monkeypatch.setattr(short_attention, "HAS_TRITON", True)
+    monkeypatch.setattr(short_attention, "_most", lambda device: short_attention.MOST_TOKENS)
+    with FakeTensorMode():
+        for shape in bench.SHAPES:
+            assert bench.some_images(shape)[0].shape[1] == shape[1]
+        monkeypatch.setattr(short_attention, "_most", lambda device: 128)
+        with pytest.raises(SystemExit, match="nothing to time"):
+            bench.some_images((256, 197, 12, 64))
 
 
 def test_load_is_timed_and_weighed_against_timm() -> None:

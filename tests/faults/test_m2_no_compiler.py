@@ -1,6 +1,8 @@
-"""M2: `torch.compile` is asked for where no compiler works. Augmentation and steps go on plainly, and it is said.
+"""M2: no compiler works: not for `torch.compile`, and not for the attention kernels of a GPU, which ask for one in
+every launch. Augmentation and steps go on plainly, and it is said.
 
-Played by a program of its own (this file, run as a script): what torch has compiled it keeps for the whole process.
+The first is played by a program of its own (this file, run as a script): what torch has compiled it keeps for the whole
+process.
 """
 
 from __future__ import annotations
@@ -10,11 +12,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from faults.faulty_runs import differing, final, no_pictures, rows_of, settings
+from vitscope.models import layers
+from vitscope.models.layers import short_attention
 from vitscope.train.config import TrainConfig
 from vitscope.train.fit import fit
 
@@ -77,6 +82,24 @@ def test_it_ends_as_if_compiling_had_never_been_asked_for(played: dict[str, Any]
     first, second = final(place / "eager"), final(place / "run")
     for name in differing(first, second):  # another process may have other kernels
         assert (first[name].double() - second[name].double()).abs().max() < 1e-5, name
+
+
+def test_attention_goes_on_without_kernels_of_ours(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a GPU with Triton, but without gcc."""
+
+    def kernel(*given: Any) -> Any:
+        raise RuntimeError("Failed to find C compiler. Please specify via CC environment variable")
+
+    with no_pictures():
+        fit(config("eager"), out=place / "usual", quiet=True)
+        monkeypatch.setattr(layers, "short_kernels", SimpleNamespace(forward=kernel, backward=kernel), raising=False)
+        monkeypatch.setattr(short_attention, "can_take", lambda qkv, heads: True)
+        monkeypatch.setattr(short_attention, "_why_not", {})
+        run = fit(config("eager"), out=place / "no kernels", quiet=True)
+    assert run.state == "finished"
+    log = (place / "no kernels" / "train.log").read_text()
+    assert log.count("our kernels do not run here (RuntimeError: Failed to find C compiler.") == 1
+    assert differing(final(place / "usual"), final(place / "no kernels")) == []
 
 
 if __name__ == "__main__":

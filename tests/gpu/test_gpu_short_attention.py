@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -161,3 +166,24 @@ def test_over_more_tokens_it_is_for_training_on_many_pictures(b: int, trains: bo
     assert is_short(qkv, 12) is taken
     with torch.no_grad():
         assert not is_short(qkv, 12)
+
+
+def test_without_a_c_compiler_it_is_pytorchs(tmp_path: Path) -> None:
+    """Triton's first call compiles C; in a process of its own, with nothing compiled before."""
+    program = (
+        "import torch; from vitscope.models.layers.attention import Attention\n"
+        "layer, x = Attention(192, 3, 64).cuda(), torch.randn(4, 65, 192, device='cuda', requires_grad=True)\n"
+        "with torch.autocast('cuda', torch.bfloat16): out = layer(x)\n"
+        "out.float().sum().backward(); print(bool(x.grad.isfinite().all()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "CC": "/bin/false", "TRITON_CACHE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "True"
+    assert done.stderr.count("our kernels do not run here (") == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +15,7 @@ from vitscope.cli.main import main
 from vitscope.core.config import updated
 from vitscope.core.errors import UsageError
 from vitscope.core.yaml import to_yaml
+from vitscope.data.config import AugmentConfig, augmentation
 from vitscope.data.dataset import open_dataset
 from vitscope.data.loaders.choose import make_loader
 from vitscope.models.build import build_model
@@ -23,6 +26,23 @@ from vitscope.train.config import LoopConfig, TrainConfig
 from vitscope.train.config.read import read_train_config
 from vitscope.train.fit import fit
 from vitscope.weights.folder import save_model
+
+NOT_YET = "not measured yet"
+UNMEASURED = {
+    "cifar10_guide_quick",
+    "cifar10_guide_small",
+    "cifar10_resnet",
+    "cifar10_vit_small",
+    "cifar10_vit_tiny",
+    "finetune",
+    "imagenette_vit_small",
+    "mnist_lstm",
+    "mnist_resnet",
+    "mnist_vit",
+    "overfit",
+}
+"""Those that may say so. A new recipe is measured before it comes, or is named here."""
+HARDWARE = ("AMD EPYC", "H200")
 
 
 @pytest.fixture
@@ -93,9 +113,29 @@ def test_every_recipe_is_whole(name: str, tmp_path: Path, capsys: pytest.Capture
     verb, *words = shlex.split(told.measured["command"])
     assert verb == "vitscope"
     assert words[:2] == ["train", name]
+    if "--device" in words:  # what was measured there is told with it; the recipe itself leaves it open
+        config = updated(config, loop=updated(config.loop, device=words[words.index("--device") + 1]))
     if not told.needs:
         assert main([*words, "--print-config"]) == 0
         assert capsys.readouterr().out == to_yaml(config)
+
+
+@pytest.mark.parametrize("name", list(RECIPES))
+def test_every_recipe_says_what_was_measured_and_on_what(name: str) -> None:
+    told, text = find_recipe(name), inspect.getdoc(find_recipe(name).make) or ""
+    figures = (told.measured["time"], told.measured["accuracy"])
+    if name in UNMEASURED:
+        assert figures == (NOT_YET, NOT_YET)
+        return
+    assert NOT_YET not in text
+    assert re.search(r"\d (s|min|h)\b", told.measured["time"])
+    assert re.search(r"\d %.*seeds", told.measured["accuracy"])
+    assert any(machine in text for machine in HARDWARE)
+    assert re.search(r"\d images/s", text)
+
+
+def test_no_name_is_excused_that_is_no_recipe() -> None:
+    assert set(RECIPES) >= UNMEASURED
 
 
 def test_what_a_recipe_needs_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -111,6 +151,27 @@ def test_what_a_recipe_needs_is_asked_for(tmp_path: Path, capsys: pytest.Capture
     (tmp_path / "told.yaml").write_text(capsys.readouterr().out)
     told = read_train_config(tmp_path / "told.yaml")
     assert (told.model.bare.embed_dim, told.optim.lr, told.optim.layer_decay) == (64, 3e-5, 0.75)
+
+
+@pytest.mark.parametrize("side", [32, 128])
+def test_fine_tuning_varies_pictures_as_their_size_asks(
+    side: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`basic` moves CIFAR's pictures by a few pixels, and cuts photographs from a larger frame."""
+    config = ViTConfig(img_size=side, patch_size=16, embed_dim=64, depth=1, num_heads=2, num_classes=3)
+    save_model(build_model(config), tmp_path / "old")
+    given = ["train", "finetune", "--from", str(tmp_path / "old"), "--data", "shapes", "--print-config"]
+
+    def told(*words: str) -> AugmentConfig:
+        assert main([*given, *words]) == 0
+        (tmp_path / "told.yaml").write_text(capsys.readouterr().out)
+        return read_train_config(tmp_path / "told.yaml").augment
+
+    assert told() == augmentation("basic", side)
+    assert told().crop == ("padded" if side == 32 else "margin")
+    assert told("--augment.flip", "none") == updated(augmentation("basic", side), flip="none")
+    assert told("--augment", "strong") == augmentation("strong", side)
+    assert told("--model.img-size", "64") == augmentation("basic", 64)
 
 
 def test_the_overfit_test_learns_its_pictures_by_heart(tmp_path: Path) -> None:

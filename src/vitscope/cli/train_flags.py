@@ -20,7 +20,7 @@ from vitscope.core.config import config, field_names, require, updated
 from vitscope.core.errors import ConfigError, UsageError
 from vitscope.core.flags import flag_names, parse_flags, refuse_unknown_flags
 from vitscope.core.suggest import nearest
-from vitscope.data.config import augmentation
+from vitscope.data.config import augmentation, strength_of
 from vitscope.models.variants import is_classifier
 from vitscope.recipes import RECIPES
 from vitscope.train.config import TrainConfig
@@ -152,9 +152,12 @@ def resolve(command: TrainCommand, settings: Sequence[str], start: TrainConfig) 
         if command.init_from is not None:
             parts["data"] = for_channels(parts["data"], read["model"].bare.in_chans)
             read = _read_settings(parts, settings)
-        if command.augment is not None:
+        strength = command.augment
+        if strength is None and command.init_from is not None:
+            strength = strength_of(start.augment, side_of(start.model))  # meant for a model that has been replaced
+        if strength is not None:
             # Which of a strength's two forms depends on the model's size, which settings may have changed.
-            parts["augment"] = augmentation(command.augment, side_of(read["model"]))
+            parts["augment"] = augmentation(strength, side_of(read["model"]))
             read = _read_settings(parts, settings)
         if not is_classifier(read["model"]):
             raise UsageError(

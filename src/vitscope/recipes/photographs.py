@@ -49,7 +49,7 @@ def finetune() -> TrainConfig:
     """
     return TrainConfig(
         data=DataConfig(batch_size=32),
-        augment=augmentation("basic", 32),
+        augment=augmentation("basic", 32),  # with --from it becomes what `basic` is at that model's size
         optim=OptimConfig(name="adamw", lr=3e-5, weight_decay=0.01, layer_decay=0.75),
         loop=LoopConfig(epochs=10),
     )

@@ -1,6 +1,6 @@
 """Settings of the data room, one file per thing that is set. Imports neither torch nor numpy."""
 
-from vitscope.data.config.augment import STRENGTHS, AugmentConfig, augmentation
+from vitscope.data.config.augment import STRENGTHS, AugmentConfig, augmentation, strength_of
 from vitscope.data.config.builtin import DigitsConfig, ShapesConfig, SyntheticConfig
 from vitscope.data.config.data import DataConfig
 from vitscope.data.config.preprocess import NORMALISATIONS, PreprocessConfig, half_normalised
@@ -16,4 +16,5 @@ __all__ = [
     "SyntheticConfig",
     "augmentation",
     "half_normalised",
+    "strength_of",
 ]

@@ -116,3 +116,8 @@ def augmentation(strength: str, img_size: int | tuple[int, int] = 32) -> Augment
         )
     side = img_size if isinstance(img_size, int) else max(img_size)
     return (_SMALL if side <= SMALL_PICTURE else _LARGE)[strength]
+
+
+def strength_of(augment: AugmentConfig, img_size: int | tuple[int, int]) -> str | None:
+    """The named strength that stands for these settings at this size; None if none does."""
+    return next((name for name in STRENGTHS if augmentation(name, img_size) == augment), None)

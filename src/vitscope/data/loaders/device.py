@@ -66,6 +66,7 @@ class DeviceLoader:
         self._lane = self._own_places(device)
         self._lasting_key = epoch_key(seed, 0, LASTING)
         self._made: Callable[[Tensor], Batch] = _compiled(self) if compiled else self._make
+        self.is_compiled = compiled
         self.position = 0
         self._turn = 0
         self._is_closed = False
@@ -116,6 +117,7 @@ class DeviceLoader:
     def make_plainly(self) -> None:
         """Make batches without `torch.compile` from now on."""
         self._made = self._make
+        self.is_compiled = False
 
     def close(self) -> None:
         """Give the memory back. A captured graph that draws must not be replayed after it."""

@@ -2,37 +2,82 @@
 
 B batch, N tokens, h heads, d numbers per head. Recomputing the softmax is FlashAttention's idea (Dao et al. 2022,
 arXiv 2205.14135); with N this small all keys of a head fit into one thread block, and nothing else need be kept.
+
+Triton compiles when a kernel first runs, and that fails on machines without a C compiler or Python's headers, or where
+a card has too little room. So each pass is proved once for its sizes, by running it. What fails goes PyTorch's way.
 """
 
 from __future__ import annotations
 
+import logging
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
+
+from vitscope.core.errors import InputError, expected
 
 HAS_TRITON = find_spec("triton") is not None
 HEAD_DIMS = (32, 64)
 DTYPES = (torch.bfloat16, torch.float16)
-ALWAYS, WORK = 128, 256
+MOST_TOKENS = 256
+ALWAYS, FULL = 128, 256
 """Tokens up to which it is faster in every case; pictures times heads from which it trains faster beyond."""
+
+Pass = Literal["forward", "backward"]
+log = logging.getLogger("vitscope")
 
 
 def is_short(qkv: Tensor, num_heads: int) -> bool:
-    """Whether `short_attention` can take it and is faster: a GPU that has the means, half precision, few tokens."""
-    if not (HAS_TRITON and qkv.is_cuda and qkv.dtype in DTYPES and qkv.ndim == 3 and qkv.is_contiguous()):
+    """Whether `short_attention` is the way to go: it can take it, is faster, and runs here."""
+    if torch.compiler.is_exporting() and not torch.compiler.is_dynamo_compiling():
+        # What is exported runs where nobody knows our operator. The second question: torch.compile answers the first
+        # one with yes too (torch 2.11). So torch.export(strict=True), which traces as torch.compile does, is not seen.
         return False
-    b, n, width = qkv.shape
-    if b == 0 or width % (3 * num_heads) or width // (3 * num_heads) not in HEAD_DIMS or not 0 < n <= _most(qkv.device):
+    return can_take(qkv, num_heads) and is_faster(qkv, num_heads) and works(qkv, num_heads)
+
+
+def can_take(qkv: Tensor, num_heads: int) -> bool:
+    """Whether the kernels are written for it: a GPU that has the means, half precision, few tokens."""
+    if not (HAS_TRITON and qkv.is_cuda and qkv.dtype in DTYPES and qkv.is_contiguous() and _fits(qkv, num_heads)):
         return False
-    # Over more tokens only its backward pass is faster than PyTorch's, and only where there is work for the whole card.
-    return n <= ALWAYS or (torch.is_grad_enabled() and qkv.requires_grad and b * num_heads >= WORK)
+    return qkv.shape[0] > 0 and qkv.shape[1] <= _most(qkv.device)
+
+
+def is_faster(qkv: Tensor, num_heads: int) -> bool:
+    """Over more tokens only the backward pass is faster than PyTorch's, and only with work for the whole card."""
+    b, n, _ = qkv.shape
+    return n <= ALWAYS or (_trains(qkv) and b * num_heads >= FULL)
+
+
+def works(qkv: Tensor, num_heads: int) -> bool:
+    """Whether the kernels this needs run here; tried at the first question. While torch.compile traces, and of a tensor
+    without values, nothing can be tried: the answer is yes, and the operators ask anew when they run."""
+    if torch.compiler.is_compiling() or type(qkv) is not Tensor:
+        return True
+    return _runs("forward", qkv, num_heads) and (not _trains(qkv) or _runs("backward", qkv, num_heads))
 
 
 def short_attention(qkv: Tensor, num_heads: int) -> Tensor:
     """softmax(q k^T / sqrt(d)) v for every head: (B, N, 3 h d), all q, all k, all v -> (B, N, h d)."""
-    return _forward(qkv, num_heads)
+    if not _fits(qkv, num_heads):
+        dims = " or ".join(map(str, HEAD_DIMS))
+        wanted = f"(B, N, 3 h d) of floats, N from 1 to {MOST_TOKENS}, h {num_heads}, d {dims}"
+        raise InputError(
+            expected("qkv", wanted, f"{tuple(qkv.shape)} of {qkv.dtype}"),
+            where="short_attention",
+            fix="ask `is_short` first; torch's scaled_dot_product_attention takes any size",
+        )
+    return _attend(qkv, num_heads)
+
+
+def _fits(qkv: Tensor, num_heads: int) -> bool:
+    if qkv.ndim != 3 or not qkv.is_floating_point() or num_heads < 1:
+        return False
+    n, width = qkv.shape[1:]
+    return width % (3 * num_heads) == 0 and width // (3 * num_heads) in HEAD_DIMS and 0 < n <= MOST_TOKENS
 
 
 def _most(device: torch.device) -> int:
@@ -40,33 +85,78 @@ def _most(device: torch.device) -> int:
     card = torch.cuda.get_device_properties(device)
     if torch.version.cuda is None or card.major < 8:
         return 0
-    return 256 if card.shared_memory_per_block_optin >= 150 * 1024 else 128
+    return MOST_TOKENS if card.shared_memory_per_block_optin >= 150 * 1024 else 128
 
 
-# Operators of their own, so that torch.compile takes them as they are. Triton is imported when one first runs.
+def _trains(qkv: Tensor) -> bool:
+    return torch.is_grad_enabled() and qkv.requires_grad
+
+
+# --- proof ----------------------------------------------------------------------------------------------------------
+
+_why_not: dict[tuple[Any, ...], str | None] = {}
+"""Pass, device, dtype and sizes -> why it does not run there, or None where it does."""
+
+
+def _runs(which: Pass, qkv: Tensor, num_heads: int) -> bool:
+    key = which, qkv.device, qkv.dtype, *qkv.shape[1:], num_heads
+    if key not in _why_not:
+        if qkv.is_cuda and torch.cuda.is_current_stream_capturing():
+            return False  # a CUDA graph would record the attempt; whoever warms up first never comes here
+        why = _attempt(which, qkv, num_heads)
+        if why is not None and not any(_why_not.values()):
+            log.warning("attention over few tokens goes PyTorch's way: our kernels do not run here (%s)", why)
+        _why_not[key] = why
+    return _why_not[key] is None
+
+
+def _attempt(which: Pass, like: Tensor, num_heads: int) -> str | None:
+    """The kernel for these sizes on one image: compiled as the real call will need it, so nothing is done twice."""
+    n, width = like.shape[1:]
+    try:
+        from vitscope.models.layers import short_kernels
+
+        qkv = torch.zeros((1, n, width), device=like.device, dtype=like.dtype)
+        if which == "forward":
+            short_kernels.forward(qkv, num_heads)
+        else:
+            short_kernels.backward(qkv, qkv.new_zeros(1, n, width // 3), num_heads)
+    except torch.OutOfMemoryError:
+        raise  # says nothing about the kernel
+    except Exception as error:
+        return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"[:200]
+    return None
+
+
+# --- operators of their own, so that torch.compile takes them as they are ---------------------------------------------
 
 
 @torch.library.custom_op("vitscope::short_attention", mutates_args=())
-def _forward(qkv: Tensor, num_heads: int) -> Tensor:
+def _attend(qkv: Tensor, num_heads: int) -> Tensor:
+    if not _runs("forward", qkv, num_heads):
+        q, k, v = _parts(qkv, num_heads)
+        return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2).contiguous()
     from vitscope.models.layers import short_kernels
 
     return short_kernels.forward(qkv.contiguous(), num_heads)
 
 
 @torch.library.custom_op("vitscope::short_attention_backward", mutates_args=())
-def _backward(qkv: Tensor, dout: Tensor, num_heads: int) -> Tensor:
+def _attend_backward(qkv: Tensor, dout: Tensor, num_heads: int) -> Tensor:
+    if not _runs("backward", qkv, num_heads):
+        return _plain_backward(qkv, dout, num_heads)
     from vitscope.models.layers import short_kernels
 
     return short_kernels.backward(qkv.contiguous(), dout.contiguous(), num_heads)
 
 
-@_forward.register_fake
+@_attend.register_fake
 def _(qkv: Tensor, num_heads: int) -> Tensor:
     b, n, width = qkv.shape
     return qkv.new_empty(b, n, width // 3)
 
 
-@_backward.register_fake
+@_attend_backward.register_fake
 def _(qkv: Tensor, dout: Tensor, num_heads: int) -> Tensor:
     return torch.empty_like(qkv, memory_format=torch.contiguous_format)
 
@@ -77,7 +167,29 @@ def _remember(ctx: Any, inputs: tuple[Tensor, int], output: Tensor) -> None:
 
 
 def _gradients(ctx: Any, dout: Tensor) -> tuple[Tensor, None]:
-    return _backward(ctx.saved_tensors[0], dout, ctx.num_heads), None
+    return _attend_backward(ctx.saved_tensors[0], dout, ctx.num_heads), None
 
 
-_forward.register_autograd(_gradients, setup_context=_remember)
+_attend.register_autograd(_gradients, setup_context=_remember)
+
+
+def _parts(qkv: Tensor, num_heads: int) -> tuple[Tensor, ...]:
+    """q, k, v, each (B, h, N, d)."""
+    b, n, _ = qkv.shape
+    return qkv.reshape(b, n, 3, num_heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
+
+
+def _plain_backward(qkv: Tensor, dout: Tensor, num_heads: int) -> Tensor:
+    """By the formula, in float32: inside an operator autograd does not record. Slow, and rare: only a graph that was
+    compiled before anybody could try the kernels comes here."""
+    b, n, width = qkv.shape
+    exact = torch.promote_types(qkv.dtype, torch.float32)
+    with torch.autocast(qkv.device.type, enabled=False):
+        q, k, v = _parts(qkv.to(exact), num_heads)
+        do = dout.to(exact).reshape(b, n, num_heads, -1).transpose(1, 2)
+        scale = q.shape[-1] ** -0.5
+        w = (q @ k.mT * scale).softmax(-1)
+        dw = do @ v.mT
+        ds = w * (dw - (w * dw).sum(-1, keepdim=True)) * scale
+        dqkv = torch.stack([ds @ k, ds.mT @ q, w.mT @ do])
+    return dqkv.permute(1, 3, 0, 2, 4).reshape(b, n, width).to(qkv.dtype).contiguous()

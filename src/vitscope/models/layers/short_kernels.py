@@ -1,6 +1,6 @@
 """Triton kernels of attention over few tokens: one program does one head of one image, all its keys at hand.
 
-N tokens, h heads, d numbers per head. Needs Triton, so it is imported only where `short_attention.is_short` said yes.
+N tokens, h heads, d numbers per head. Needs Triton, so `short_attention` imports it when a kernel is first tried.
 """
 # ruff: noqa: N803  (compile-time constants are written in capitals)
 # pyright: reportArgumentType=false, reportCallIssue=false, reportMissingImports=false
@@ -14,61 +14,62 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from vitscope.core.errors import InputError, expected
+
 LOG2_E = tl.constexpr(1.4426950408889634)
 
 
 @dataclass(frozen=True)
-class Launch:
-    """How a kernel is cut and run: queries in a tile, warps in a program, loads ahead, most registers of a thread."""
+class Cut:
+    """How a kernel's work is cut: queries in a tile, warps in a program, most registers of a thread."""
 
     rows: int
     warps: int
-    stages: int = 1
     registers: int | None = None
 
 
-# (Tokens, numbers per head) up to -> launch, the first that fits; fixed, so that results repeat to the bit. Compare
+# (Tokens, numbers per head) up to -> cut, the first that fits; fixed, so that results repeat to the bit. Compare
 # others with bench/short_attention.py --tune. Without Hopper's matrix units large tiles would not fit the registers.
-Table = dict[tuple[int, int], Launch]
+Table = dict[tuple[int, int], Cut]
 FORWARD: Table = {
-    (16, 64): Launch(16, 1),
-    (32, 64): Launch(32, 2),
-    (64, 64): Launch(64, 4),
-    (128, 64): Launch(128, 8),
-    (256, 64): Launch(64, 4),
+    (16, 64): Cut(16, 1),
+    (32, 64): Cut(32, 2),
+    (64, 64): Cut(64, 4),
+    (128, 64): Cut(128, 8),
+    (256, 64): Cut(64, 4),
 }
 BACKWARD: Table = {
-    (16, 64): Launch(16, 1),
-    (32, 64): Launch(32, 2),
-    (64, 64): Launch(64, 4),
-    (96, 64): Launch(128, 8, registers=128),
-    (128, 64): Launch(128, 8),
-    (256, 32): Launch(16, 8),
-    (256, 64): Launch(32, 8),
+    (16, 64): Cut(16, 1),
+    (32, 64): Cut(32, 2),
+    (64, 64): Cut(64, 4),
+    (96, 64): Cut(128, 8, registers=128),
+    (128, 64): Cut(128, 8),
+    (256, 32): Cut(16, 8),
+    (256, 64): Cut(32, 8),
 }
-NOT_HOPPER: Table = {(64, 64): Launch(16, 4), (256, 64): Launch(16, 8)}
+NOT_HOPPER: Table = {(64, 64): Cut(16, 4), (256, 64): Cut(16, 8)}
 
 
-def forward(qkv: Tensor, num_heads: int, launch: Launch | None = None) -> Tensor:
+def forward(qkv: Tensor, num_heads: int, cut: Cut | None = None) -> Tensor:
     """(B, N, 3 h d) contiguous -> (B, N, h d)."""
     b, n, width = qkv.shape
     out = qkv.new_empty(b, n, width // 3)
-    _run(_forward, (qkv, out), num_heads, launch or _listed(FORWARD, qkv, num_heads))
+    _run(_forward_kernel, (qkv, out), num_heads, cut or _listed(FORWARD, qkv, num_heads))
     return out
 
 
-def backward(qkv: Tensor, dout: Tensor, num_heads: int, launch: Launch | None = None) -> Tensor:
+def backward(qkv: Tensor, dout: Tensor, num_heads: int, cut: Cut | None = None) -> Tensor:
     """The gradient of qkv, from qkv (B, N, 3 h d) and the gradient of the output (B, N, h d), both contiguous."""
     dqkv = torch.empty_like(qkv)
-    _run(_backward, (qkv, dout, dqkv), num_heads, launch or _listed(BACKWARD, qkv, num_heads))
+    _run(_backward_kernel, (qkv, dout, dqkv), num_heads, cut or _listed(BACKWARD, qkv, num_heads))
     return dqkv
 
 
-def _run(kernel: triton.JITFunction, tensors: tuple[Tensor, ...], num_heads: int, launch: Launch) -> None:
+def _run(kernel: triton.JITFunction, tensors: tuple[Tensor, ...], num_heads: int, cut: Cut) -> None:
     b, n, width = tensors[0].shape
     dim = width // (3 * num_heads)
     keys, more = key_tiles(n)
-    limits = {} if launch.registers is None else {"maxnreg": launch.registers}
+    limits = {} if cut.registers is None else {"maxnreg": cut.registers}
     with torch.cuda.device_of(tensors[0]):
         kernel[(b * num_heads,)](
             *tensors,
@@ -78,20 +79,24 @@ def _run(kernel: triton.JITFunction, tensors: tuple[Tensor, ...], num_heads: int
             SCALE=dim**-0.5,
             KEYS=keys,
             MORE=more,
-            ROWS=launch.rows,
-            END=triton.cdiv(n, launch.rows) * launch.rows,
-            num_warps=launch.warps,
-            num_stages=launch.stages,
+            ROWS=cut.rows,
+            END=triton.cdiv(n, cut.rows) * cut.rows,
+            num_warps=cut.warps,
+            num_stages=1,
             enable_fp_fusion=True,
             **limits,
         )
 
 
-def _listed(table: Table, qkv: Tensor, num_heads: int) -> Launch:
+def _listed(table: Table, qkv: Tensor, num_heads: int) -> Cut:
     n, dim = qkv.shape[1], qkv.shape[2] // (3 * num_heads)
     if qkv.is_cuda and torch.cuda.get_device_capability(qkv.device)[0] != 9:
         table = NOT_HOPPER
-    return next(launch for (tokens, most), launch in table.items() if n <= tokens and dim <= most)
+    for (tokens, most), cut in table.items():
+        if n <= tokens and dim <= most:
+            return cut
+    wanted = "at most {} tokens of {} numbers per head".format(*max(table))
+    raise InputError(expected("qkv", wanted, f"{n} of {dim}"), where="short_kernels")
 
 
 def key_tiles(n: int) -> tuple[int, int]:
@@ -107,7 +112,7 @@ def key_tiles(n: int) -> tuple[int, int]:
 
 
 @triton.jit
-def _forward(
+def _forward_kernel(
     qkv,
     out,
     n,
@@ -139,7 +144,7 @@ def _forward(
 
 
 @triton.jit
-def _backward(
+def _backward_kernel(
     qkv,
     dout,
     dqkv,
