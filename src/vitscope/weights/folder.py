@@ -100,15 +100,8 @@ def load_model(source: str | Path) -> VisionModel:
     folder = model_folder(source)
     config = load_config(folder)
     preprocessing, labels = _carried_by(folder, config)
-    try:
-        # Copied: a loaded file stays mapped, and what happens to it later would happen to the model.
-        tensors = {name: tensor.clone() for name, tensor in load_file(folder / WEIGHTS).items()}
-    except (SafetensorError, OSError) as error:
-        raise VitscopeError(
-            f"cannot read the weights: {error}",
-            where=str(folder / WEIGHTS),
-            fix="copy or save the folder again",
-        ) from None
+    # Copied: what happens to the file later would happen to the model.
+    tensors = {name: tensor.clone() for name, tensor in mapped_weights(folder).items()}
     with torch.device("meta"):  # no time lost on initial weights that are replaced at once
         model = build_model(config)
     refuse_mismatch(model.state_dict(), tensors, where=str(folder / WEIGHTS), fix="save the model again")
@@ -119,6 +112,17 @@ def load_model(source: str | Path) -> VisionModel:
             part.preprocessing = preprocessing
             part.labels = labels
     return model.eval()
+
+
+def mapped_weights(source: str | Path) -> dict[str, torch.Tensor]:
+    """The weights a folder (or a run) holds, on the CPU, where they lie in the file: only what is read takes memory."""
+    path = model_folder(source) / WEIGHTS
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise VitscopeError(
+            f"cannot read the weights: {error}", where=str(path), fix="copy or save the folder again"
+        ) from None
 
 
 def read_notes(folder: Path) -> dict[str, str]:
