@@ -22,7 +22,7 @@ from vitscope.data.loaders.choose import choose_loader, make_loader
 from vitscope.data.loaders.device import DeviceLoader
 from vitscope.data.loaders.loader import Batch, Loader
 from vitscope.data.loaders.storage import Storage, common_size, decode_all, load_pictures, plan_storage
-from vitscope.data.order import Shard, epoch_order
+from vitscope.data.order import Lane, epoch_order
 from vitscope.data.preprocess import preprocess
 
 SET = DataConfig(name="shapes:size=16,count=300", batch_size=32, loader="device")
@@ -90,11 +90,11 @@ def test_processes_share_the_batch_of_one(shapes: Dataset) -> None:
     """Without mixing, which takes partners from a process's own share."""
     plain = updated(augmentation("strong", 16), mixup_alpha=0.0, cutmix_alpha=0.0)
     whole = list(train_loader(shapes, augment=plain).epoch(1))
-    shares = [list(train_loader(shapes, augment=plain, shard=Shard(rank, 4)).epoch(1)) for rank in range(4)]
+    shares = [list(train_loader(shapes, augment=plain, lane=Lane(rank, 4)).epoch(1)) for rank in range(4)]
     for step, batch in enumerate(whole):
         joined = Batch(*(torch.cat(parts) for parts in zip(*(share[step] for share in shares), strict=True)))
         assert same(batch, joined)
-    evaluated = [list(make_loader(shapes, "test", preprocess=COLOUR, shard=Shard(r, 4)).epoch(0)) for r in range(4)]
+    evaluated = [list(make_loader(shapes, "test", preprocess=COLOUR, lane=Lane(r, 4)).epoch(0)) for r in range(4)]
     seen = [index for share in evaluated for batch in share for index in batch.indices.tolist()]
     assert sorted(seen) == shapes.splits.test.tolist()
 

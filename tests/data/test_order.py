@@ -8,7 +8,7 @@ import torch
 from scipy import stats
 
 from vitscope.core.errors import DataError
-from vitscope.data.order import Shard, batch_count, batch_places, epoch_order, in_sequence, refuse_batch
+from vitscope.data.order import Lane, batch_count, batch_places, epoch_order, in_sequence, refuse_batch
 
 LABELS = torch.tensor([0] * 700 + [1] * 250 + [2] * 50)
 
@@ -91,8 +91,8 @@ def test_batches_of_processes_make_up_the_batch_of_one() -> None:
     places = 1000
     for training in (True, False):
         for batch in range(batch_count(places, 96, training=training)):
-            whole = batch_places(batch, places, 96, Shard())
-            shares = [batch_places(batch, places, 96, Shard(rank, 4)) for rank in range(4)]
+            whole = batch_places(batch, places, 96, Lane())
+            shares = [batch_places(batch, places, 96, Lane(rank, 4)) for rank in range(4)]
             assert [place for share in shares for place in range(share.start, share.stop)] == list(
                 range(whole.start, whole.stop)
             )
@@ -103,15 +103,15 @@ def test_batches_of_processes_make_up_the_batch_of_one() -> None:
 def test_training_leaves_an_incomplete_batch_out_and_evaluation_does_not() -> None:
     assert batch_count(1000, 96, training=True) == 10
     assert batch_count(1000, 96, training=False) == 11
-    assert batch_places(10, 1000, 96, Shard()) == slice(960, 1000)
+    assert batch_places(10, 1000, 96, Lane()) == slice(960, 1000)
     assert in_sequence(4).rows.tolist() == [0, 1, 2, 3]
 
 
 def test_impossible_batches_are_refused() -> None:
-    refuse_batch(100, 100, Shard())
+    refuse_batch(100, 100, Lane())
     with pytest.raises(DataError, match="larger than the training set of 100") as caught:
-        refuse_batch(100, 128, Shard())
+        refuse_batch(100, 128, Lane())
     assert caught.value.exit_code == 3
     assert str(caught.value.fix) == "--batch-size 32, or any up to 100"
     with pytest.raises(DataError, match="evenly by 3"):
-        refuse_batch(100, 64, Shard(0, 3))
+        refuse_batch(100, 64, Lane(0, 3))

@@ -25,7 +25,7 @@ from vitscope.data.config import AugmentConfig, PreprocessConfig, augmentation, 
 from vitscope.data.decode import decode_image
 from vitscope.data.loaders.loader import BadSample, Batch, Loader
 from vitscope.data.loaders.worker import WorkerLoader
-from vitscope.data.order import Shard
+from vitscope.data.order import Lane
 from vitscope.data.preprocess import normalise, preprocess
 from vitscope.data.sources.source import Source, Stored
 from vitscope.data.transforms.batch import BatchTransform
@@ -234,7 +234,7 @@ def test_an_epoch_goes_on_at_any_batch(make: Make, workers: int) -> None:
 def test_processes_share_the_batch_of_one(make: Make, world: int, training: bool) -> None:
     source = Files(42)
     alone = list(make(source, training=training).epoch(1))
-    parts = [list(make(source, training=training, shard=Shard(rank, world)).epoch(1)) for rank in range(world)]
+    parts = [list(make(source, training=training, lane=Lane(rank, world)).epoch(1)) for rank in range(world)]
     for i, batch in enumerate(alone):
         shares = [part[i] for part in parts if i < len(part)]
         assert same([Batch(*map(torch.cat, zip(*shares, strict=True)))], [batch])
@@ -338,7 +338,7 @@ def test_a_batch_without_any_good_picture_is_skipped(make: Make) -> None:
 
 
 def test_processes_in_step_cannot_skip(make: Make) -> None:
-    loader = make(Files(8, broken=tuple(range(8))), bad_limit=1.0, shard=Shard(1, 2))
+    loader = make(Files(8, broken=tuple(range(8))), bad_limit=1.0, lane=Lane(1, 2))
     with pytest.raises(DataError, match="no picture of process 1's part of batch 0"):
         list(loader.epoch(0))
 
@@ -357,7 +357,7 @@ def test_impossible_batches_are_refused(make: Make) -> None:
     with pytest.raises(DataError, match="a batch of 8 is larger than the training set of 5"):
         make(Files(5))
     with pytest.raises(DataError, match="cannot be shared evenly by 3"):
-        make(Files(30), shard=Shard(0, 3))
+        make(Files(30), lane=Lane(0, 3))
     two = PreprocessConfig(img_size=(8, 8), in_chans=2, mean=(0, 0), std=(1, 1))
     with pytest.raises(DataError, match="in_chans: expected 1"):
         WorkerLoader(

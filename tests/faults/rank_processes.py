@@ -1,4 +1,4 @@
-"""Two processes that train together: forked ready-made as torchrun would start them, or by torchrun itself.
+"""Two processes, or more, that train together: forked ready-made as torchrun would start them, or by torchrun itself.
 
 Run as a script, this file is what torchrun starts: it starts `vitscope` in its turn and notes its exit code, which
 torchrun does not always tell.
@@ -22,24 +22,28 @@ WORLD = 2
 BOTH = (0, 1)
 
 
-def start_together(*args: str, traps: tuple[Trap, ...] = (), trapped: tuple[int, ...] = BOTH) -> list[Child]:
-    """`vitscope train ARGS` in two processes that meet; those in `trapped` have the traps."""
+def start_together(
+    *args: str, traps: tuple[Trap, ...] = (), trapped: tuple[int, ...] = BOTH, world: int = WORLD
+) -> list[Child]:
+    """`vitscope train ARGS` in processes that meet; those in `trapped` have the traps."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(WORLD)}
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(world)}
     return [
         start_warm(
             *args,
             traps=traps if rank in trapped else (),
             environment={**meeting, "RANK": str(rank), "LOCAL_RANK": str(rank)},
         )
-        for rank in range(WORLD)
+        for rank in range(world)
     ]
 
 
-def train_together(*args: str, traps: tuple[Trap, ...] = (), trapped: tuple[int, ...] = BOTH) -> list[Ended]:
-    return [child.wait() for child in start_together(*args, traps=traps, trapped=trapped)]
+def train_together(
+    *args: str, traps: tuple[Trap, ...] = (), trapped: tuple[int, ...] = BOTH, world: int = WORLD
+) -> list[Ended]:
+    return [child.wait() for child in start_together(*args, traps=traps, trapped=trapped, world=world)]
 
 
 @functools.cache

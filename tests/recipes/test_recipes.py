@@ -36,7 +36,6 @@ UNMEASURED = {
     "cifar10_vit_tiny",
     "finetune",
     "imagenette_vit_small",
-    "mnist_lstm",
     "mnist_resnet",
     "mnist_vit",
     "overfit",

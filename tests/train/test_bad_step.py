@@ -40,8 +40,8 @@ def record(folder: Path, state: TrainState) -> Path:
     return place
 
 
-def seed(epoch: int, batch: int) -> None:
-    torch.manual_seed(100 * epoch + batch)
+def seed(epoch: int, batch: int, rank: int = 0) -> None:
+    torch.manual_seed(100 * epoch + 10 * rank + batch)
 
 
 def batch_of(count: int = 6) -> tuple[Tensor, Tensor]:
@@ -59,11 +59,12 @@ def test_it_holds_address_outcome_and_weights(tmp_path: Path) -> None:
     json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is not strict JSON"))
     found = read_bad_step(place)
     # The loader counts epochs from 0, the rows from 1: the record says what the loader wants.
-    assert {key: found[key] for key in ("seed", "epoch", "batch", "micro_batch", "step")} == {
+    assert {key: found[key] for key in ("seed", "epoch", "batch", "micro_batch", "world", "step")} == {
         "seed": 5,
         "epoch": 2,
         "batch": 1,
         "micro_batch": 4,
+        "world": 1,
         "step": 12,
     }
     assert math.isnan(found["train/loss"])
@@ -80,7 +81,7 @@ def test_weights_that_are_not_finite_are_not_written(tmp_path: Path) -> None:
     assert [path.name for path in place.iterdir()] == ["step.json"]
     assert read_bad_step(place)["weights_are_finite"] is False
     with pytest.raises(VitscopeError, match="were not finite"):
-        take_again(place, state, *batch_of(), Objective(state.model, LossConfig()), seed)
+        take_again(place, state, [batch_of()], Objective(state.model, LossConfig()), seed)
 
 
 def test_there_are_never_many(tmp_path: Path) -> None:
@@ -104,6 +105,7 @@ def test_the_record_of_a_step_taken_back_is_replaced(tmp_path: Path) -> None:
     next(other.model.parameters()).data += 1.0
     again = {**row(0), "train/grad_norm": 7.0}
     place = record_bad_step(tmp_path, other, again, seed=5, epoch=2, batch=1)
+    assert place is not None
     assert place == tmp_path / "bad-step-000000"
     assert read_bad_step(place)["train/grad_norm"] == 7.0
     kept = load_file(place / "model.safetensors")
@@ -124,7 +126,7 @@ def test_taking_it_again_uses_the_recorded_weights_parts_and_dropout(tmp_path: P
     wanted = sum(float(part.detach()) for part in parts)
     other = make()
     torch.nn.init.normal_(next(other.model.parameters()))  # other weights, which must not matter
-    found = take_again(place, other, images, labels, Objective(other.model, LossConfig()), seed)
+    found = take_again(place, other, [(images, labels)], Objective(other.model, LossConfig()), seed)
     assert found.loss == pytest.approx(wanted, rel=1e-6)
     assert (found.is_bad, found.first_bad_module, found.bad_gradients) == (False, None, [])
     assert math.isfinite(found.grad_norm)
@@ -136,7 +138,7 @@ def test_it_names_the_first_module_that_is_not_finite(tmp_path: Path) -> None:
     state, (images, labels) = make(), batch_of()
     place = record(tmp_path, state)
     images[3] = math.inf
-    found = take_again(place, state, images, labels, Objective(state.model, LossConfig()), seed)
+    found = take_again(place, state, [(images, labels)], Objective(state.model, LossConfig()), seed)
     convolutions = [name for name, module in state.model.named_modules() if isinstance(module, torch.nn.Conv2d)]
     assert found.is_bad
     assert found.first_bad_module == convolutions[0]
@@ -155,11 +157,19 @@ def test_gradients_alone_can_be_bad(tmp_path: Path) -> None:
         zero = (logits - logits.detach()).abs().sum()
         return torch.sqrt(zero) + 1.0, logits.detach()  # 1, and infinitely steep
 
-    found = take_again(place, state, images, labels, objective, seed)
+    found = take_again(place, state, [(images, labels)], objective, seed)
     assert (found.loss, found.first_bad_module) == (1.0, None)
     assert found.is_bad
     assert len(found.bad_gradients) > 3
     assert not math.isfinite(found.grad_norm)
+
+
+def test_a_record_from_before_processes_were_counted_is_of_one(tmp_path: Path) -> None:
+    place = record(tmp_path, make())
+    older = json.loads((place / "step.json").read_text())
+    del older["world"]
+    (place / "step.json").write_text(json.dumps(older))
+    assert read_bad_step(place)["world"] == 1
 
 
 @pytest.mark.parametrize("content", [None, "", "{", "[1"])

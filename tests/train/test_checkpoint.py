@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import logging
@@ -86,6 +87,27 @@ def test_every_kind_of_tensor_comes_back_bit_for_bit(store: Checkpoints) -> None
         assert not trainer[name].requires_grad
     model["float32"].zero_()  # what is loaded is one's own, and the file stays as it was
     assert same(found.model()["float32"], noise)
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux tells how much memory is whose")
+def test_only_what_is_read_of_a_checkpoint_takes_memory(store: Checkpoints) -> None:
+    """Of several processes each reads its rows; all of it in each would not fit where shards are needed."""
+    megabytes = 48
+    store.save(1, {"w": torch.ones(megabytes, 2**18)}, {"m": torch.ones(megabytes, 2**18)}, {})
+
+    def own() -> float:
+        """Memory of this process that is no page of a file, in MiB."""
+        gc.collect()
+        line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("RssAnon"))
+        return int(line.split()[1]) / 1024
+
+    before = own()
+    found = store.open("last")
+    model, trainer = found.model(), found.trainer()
+    assert own() - before < megabytes / 4
+    third = torch.cat([model["w"][32:], trainer["m"][32:]])
+    assert own() - before < megabytes
+    assert float(third.sum()) == 32 * 2**18
 
 
 def test_plain_values_come_back_as_they_were(store: Checkpoints) -> None:

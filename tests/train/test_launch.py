@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from train.tiny_runs import tiny
 from vitscope.core.errors import InputError, VitscopeError
 from vitscope.data.config import DataConfig
 from vitscope.data.dataset import open_dataset
 from vitscope.data.loaders.loader import BadSample, Batch
 from vitscope.models.build import build_model
 from vitscope.models.config import CNNConfig
-from vitscope.train.config import LoopConfig, LossConfig, OptimConfig, TrainConfig, named_model
+from vitscope.train import fit as fitting
+from vitscope.train.checkpoints.store import Checkpoint
+from vitscope.train.config import LoopConfig, LossConfig, OptimConfig, PrecisionConfig, TrainConfig, named_model
+from vitscope.train.fit import fit
 from vitscope.train.launch import WORTH_COMPILING, Launcher, choose_launch
 from vitscope.train.objective import Objective
 from vitscope.train.optim.optimizer import Optimizer
+from vitscope.train.resume import epochs_done
 from vitscope.train.setup import lay_out
 from vitscope.train.state import TrainState
 
@@ -125,6 +131,44 @@ def test_the_work_of_a_run_is_counted_by_its_model_pictures_and_epochs(epochs: i
     bench = lay_out(config, open_dataset(data), torch.device("cuda"))
     assert bench.multiply_adds() == pytest.approx(3 * 1.83e8 * 34_000 * epochs, rel=0.05)
     assert bench.launch == chosen
+
+
+@pytest.mark.parametrize(("done", "chosen"), [(0, "compiled_graph"), (150, "graph"), (300, "graph")])
+def test_of_a_resumed_run_only_what_is_left_is_counted(done: float, chosen: str) -> None:
+    data = DataConfig(name="synthetic:size=32,count=50000,classes=10")
+    config = TrainConfig(model=named_model("vit_tiny"), data=data, loop=LoopConfig(epochs=200))
+    bench = lay_out(config, open_dataset(data), torch.device("cuda"), epochs_done=done)
+    assert bench.launch == chosen
+    assert bench.multiply_adds() == pytest.approx(3 * 1.83e8 * 34_000 * max(0, 200 - done), rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("meta", "done"),
+    [
+        (None, 0),
+        ({"epoch": 7, "batch": 0, "steps_per_epoch": 4}, 7),
+        ({"epoch": 7, "batch": 3, "steps_per_epoch": 4}, 7.75),
+        ({"epoch": 7, "batch": 3}, 7),
+    ],
+)
+def test_how_much_lies_behind_a_checkpoint(meta: dict[str, Any] | None, done: float) -> None:
+    assert epochs_done(None if meta is None else Checkpoint(Path("step-000031"), 31, meta)) == done
+
+
+def test_a_run_that_is_resumed_counts_what_is_left(
+    tmp_path: Path, no_pictures: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[float] = []
+
+    def noting(*args: Any, **kwargs: Any) -> Any:
+        made = lay_out(*args, **kwargs)
+        seen.append(made.epochs_done)
+        return made
+
+    monkeypatch.setattr(fitting, "lay_out", noting)
+    fit(tiny(loop={"epochs": 2}), out=tmp_path / "run", quiet=True)
+    fit(tiny(loop={"epochs": 3}), out=tmp_path / "run", quiet=True, resume=True)
+    assert seen == [0, 2]
 
 
 def test_an_epoch_gives_the_number_of_the_batch_that_comes_next() -> None:
@@ -251,3 +295,32 @@ def test_of_two_means_only_the_one_goes_that_failed(failing: str, left: str, mon
     steps._attempt(once)
     assert steps.launch == left
     assert f"going on with '{left}'" in said[-1]
+
+
+@pytest.mark.parametrize("error", [FULL, OSError("no C++ compiler")], ids=["memory", "compiler"])
+def test_only_a_loader_that_cannot_be_compiled_goes_on_plainly(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where memory is full, plain augmentation would need no less."""
+
+    def compiled(function: Any, **given: Any) -> Any:
+        def call(*args: Any) -> Any:
+            raise error
+
+        return call
+
+    monkeypatch.setattr(torch, "compile", compiled)
+    config, state, said = tiny(data={"loader": "device"}, precision=PrecisionConfig(launch="compiled")), make(), []
+    loader = lay_out(config, open_dataset(config.data), CPU).loader("train", training=True, say=said.append)
+
+    def start() -> None:
+        Launcher(state, loader, Failing(state), launch="compiled", batch_size=72, seed=0, say=said.append)
+
+    if error is not FULL:
+        start()
+        assert "augmentation cannot be compiled here (OSError: no C++ compiler)" in said[-1]
+        return
+    with pytest.raises(VitscopeError, match="out of memory in the augmentation of a batch of 72") as full:
+        start()
+    assert "--data.loader worker" in str(full.value)
+    assert said == []

@@ -1,4 +1,4 @@
-"""Two processes that train together do what one does with the whole batch; one writes, and both refuse alike."""
+"""Processes that train together do what one does with the whole batch; one writes, and all refuse alike."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import json
 import os
 import shutil
 import signal
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import distributed
 
 from faults.rank_processes import start_together, train_together
 from faults.train_process import Trap, everything, newest_checkpoint, rows, status, train, write_settings
@@ -24,9 +26,11 @@ from vitscope.core.seed import derive_seed
 from vitscope.data.dataset import open_dataset
 from vitscope.data.loaders.loader import BadSample
 from vitscope.data.order import ALONE
-from vitscope.train import processes, setup
+from vitscope.train import meeting, processes, setup
+from vitscope.train.bad_step import record_bad_step
 from vitscope.train.launch import Launcher, choose_launch
 from vitscope.train.processes import ALONE_PROCESSES, Processes, join
+from vitscope.train.replay import replay_bad_step
 from vitscope.train.setup import lay_out
 from vitscope.train.signals import StopFlag
 
@@ -98,6 +102,43 @@ def test_each_process_drops_other_units() -> None:
         Launcher(state, None, None, launch="eager", batch_size=2, seed=7).seed_step(3, 4)  # type: ignore[arg-type]
         seeds.append(torch.initial_seed())
     assert seeds[0] == seeds[1] != seeds[2]
+
+
+# --- three ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of three processes that mix, vary and drop, in two micro batches each."""
+    folder = tmp_path_factory.mktemp("three")
+    settings = str(write_settings(folder / "settings.yaml", {"loop": {"epochs": 1}, "checkpoint": {"keep": 9}}))
+    ended = train_together(settings, "--out", str(folder / "run"), "--loop.micro-batch", "16", world=3)
+    assert [one.code for one in ended] == [0, 0, 0], "\n".join(map(str, ended))
+    return folder / "run"
+
+
+def test_why_a_step_is_launched_as_it_is(three: Path) -> None:
+    log = (three / "train.log").read_text()
+    assert "a step is launched as 'eager', kernel by kernel, because there are several processes" in log
+    assert "chosen by the device" not in log
+
+
+@pytest.mark.parametrize("step", [1, 5])
+def test_a_step_of_three_is_taken_again_part_by_part(step: int, three: Path, tmp_path: Path) -> None:
+    """As if it had been a bad one: same pictures, same mixing, same dropout in each part."""
+    run = Path(shutil.copytree(three, tmp_path / "run"))
+    row = next(row for row in rows(run) if row["step"] == step)
+    kept = load_file(run / "checkpoints" / f"step-{step - 1:06d}" / "model.safetensors")
+    state = state_of(network(), micro_batch=16, processes=joined(world=3))
+    place = record_bad_step(run / "diagnostics", state, row, seed=0, epoch=0, batch=step - 1, weights=kept)
+    assert place is not None
+    found = replay_bad_step(place)
+    assert found.recorded["world"] == 3
+    assert found.loss == pytest.approx(row["train/loss"], rel=1e-5)
+    assert found.grad_norm == pytest.approx(row["train/grad_norm"], rel=1e-4)
+    alone = json.loads((place / "step.json").read_text())
+    (place / "step.json").write_text(json.dumps({**alone, "world": 1}))
+    assert replay_bad_step(place).loss != pytest.approx(row["train/loss"], rel=1e-3), "the parts matter"
 
 
 # --- one writes -------------------------------------------------------------------------------------------------------
@@ -215,7 +256,7 @@ def test_alone_every_question_is_answered_at_once() -> None:
     assert ALONE_PROCESSES.most(7) == 7
     assert ALONE_PROCESSES.by_first(lambda: 3) == ALONE_PROCESSES.after_first(lambda: 3) == 3
     assert ALONE_PROCESSES.is_first
-    assert ALONE_PROCESSES.shard is ALONE
+    assert ALONE_PROCESSES.lane is ALONE
 
 
 def test_the_place_is_read_from_torchruns_variables(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -303,10 +344,10 @@ def test_all_take_the_loader_of_the_first() -> None:
     assert second.config.data.loader == "auto", "what was asked for stays what it is"
 
 
-def joined() -> Any:
-    """One of two, without having met the other."""
+def joined(world: int = 2) -> Any:
+    """The second of some, without having met the others."""
     made = processes.JoinedProcesses.__new__(processes.JoinedProcesses)
-    made.rank, made.world, made.device = 1, 2, torch.device("cpu")
+    made.rank, made.world, made.device = 1, world, torch.device("cpu")
     made._shared, made._is_own_group = None, False
     return made
 
@@ -342,8 +383,24 @@ def test_a_picture_left_out_elsewhere_is_named_there(caplog: pytest.LogCaptureFi
 
 
 def test_the_others_wait_for_as_long_as_the_first_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """torch's own half hour is less than decoding, drawing and testing may take."""
-    asked: dict[str, Any] = {}
-    monkeypatch.setattr(torch.distributed, "init_process_group", lambda *_, **given: asked.update(given))
-    processes._start_group(torch.device("cpu"), 0, 2)
-    assert asked["timeout"].total_seconds() >= 24 * 3600
+    """torch's own half hour is less than decoding, drawing and testing may take. Every meeting has a store of its own:
+    what was said in the one before must not be heard again."""
+    asked: list[dict[str, Any]] = []
+    common = distributed.HashStore()  # pyright: ignore[reportPrivateImportUsage]
+    monkeypatch.setattr(distributed, "rendezvous", lambda *_, **__: iter([(common, 0, 1)]))
+    monkeypatch.setattr(distributed, "init_process_group", lambda *_, **given: asked.append(given))
+    for _ in range(2):
+        meeting.meet(torch.device("cpu"), 0, 1)
+    assert [given["timeout"].total_seconds() >= 24 * 3600 for given in asked] == [True, True]
+    asked[0]["store"].set("address", "old")
+    assert not asked[1]["store"].check(["address"])
+
+
+def test_who_does_not_come_is_named_after_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert meeting.MEETING.total_seconds() <= 3600
+    monkeypatch.setattr(meeting, "MEETING", timedelta(seconds=0.2))
+    store = distributed.HashStore()  # pyright: ignore[reportPrivateImportUsage]
+    store.set("here-1", "")
+    with pytest.raises(VitscopeError, match=r"process 0 of 4 has waited .* for processes 2, 3") as absent:
+        meeting._await_all(store, 0, 4)
+    assert "vitscope.fit" in str(absent.value)

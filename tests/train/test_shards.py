@@ -1,5 +1,5 @@
-"""Two processes that hold one model together, each its rows, train as one that holds all of it; their checkpoints are
-the same files, and anyone goes on from them."""
+"""Two or three processes that hold one model together, each its rows, train as one that holds all of it; their
+checkpoints are the same files, and anyone goes on from them."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from faults.train_process import (
     train,
     write_settings,
 )
+from train.three_shards import NAMES, answers
 from train.tiny_runs import network, tiny
-from train.two_shards import CHECKS, answers
 from vitscope.core.errors import VitscopeError
 from vitscope.data.dataset import open_dataset
 from vitscope.train import evaluate as evaluation
@@ -115,8 +115,8 @@ def test_shards_train_as_the_whole(flags: tuple[str, ...]) -> None:
         assert max(float((after[name] - begun[name]).abs().max()) for name in after) > 0.005, "it has learnt"
 
 
-@pytest.mark.parametrize("name", CHECKS)
-def test_two_find_it_so(name: str) -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_three_find_it_so(name: str) -> None:
     assert answers()[name] == ""
 
 
@@ -157,6 +157,7 @@ def test_two_that_diverge_go_back_and_give_up_together(tmp_path: Path) -> None:
     assert records
     begun = load_file(tmp_path / "run" / "checkpoints" / "step-000000" / "model.safetensors")
     kept = [load_file(record / "model.safetensors") for record in records if (record / "model.safetensors").exists()]
+    assert kept
     for weights in kept:
         assert {name: value.shape for name, value in weights.items()} == {n: value.shape for n, value in begun.items()}
 

@@ -82,14 +82,14 @@ def _balanced(labels: Tensor, key: int) -> Order:
     return Order(rows[mixed], (nth // sizes[classes])[mixed])
 
 
-class Shard(NamedTuple):
-    """Which process this is, of how many."""
+class Lane(NamedTuple):
+    """Which process this is, of how many: each has its lane through every batch."""
 
     rank: int = 0
     world: int = 1
 
 
-ALONE = Shard()
+ALONE = Lane()
 
 
 def batch_count(places: int, batch_size: int, *, training: bool) -> int:
@@ -98,14 +98,14 @@ def batch_count(places: int, batch_size: int, *, training: bool) -> int:
     return places // batch_size if training else -(-places // batch_size)
 
 
-def batch_places(batch: int, places: int, batch_size: int, shard: Shard) -> slice:
+def batch_places(batch: int, places: int, batch_size: int, lane: Lane) -> slice:
     """The places of one batch that belong to one process: an even share, in order."""
     start = batch * batch_size
     size = min(batch_size, places - start)
-    return slice(start + size * shard.rank // shard.world, start + size * (shard.rank + 1) // shard.world)
+    return slice(start + size * lane.rank // lane.world, start + size * (lane.rank + 1) // lane.world)
 
 
-def refuse_batch(pictures: int, batch_size: int, shard: Shard) -> None:
+def refuse_batch(pictures: int, batch_size: int, lane: Lane) -> None:
     """A training batch must exist and be shared evenly."""
     if batch_size > pictures:
         raise DataError(
@@ -115,9 +115,9 @@ def refuse_batch(pictures: int, batch_size: int, shard: Shard) -> None:
             if pictures
             else "give some pictures",
         )
-    if batch_size % shard.world:
+    if batch_size % lane.world:
         raise DataError(
-            f"a batch of {batch_size:,} cannot be shared evenly by {shard.world} processes",
+            f"a batch of {batch_size:,} cannot be shared evenly by {lane.world} processes",
             where="batch_size",
-            fix=f"give a multiple of {shard.world}",
+            fix=f"give a multiple of {lane.world}",
         )

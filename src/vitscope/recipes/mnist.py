@@ -20,7 +20,7 @@ def mnist_cnn() -> TrainConfig:
     """The convolutional baseline on MNIST.
 
     command: vitscope train mnist_cnn --device cpu
-    time: 7.9 to 9.3 min on two CPU cores
+    time: 9 min on two CPU cores
     accuracy: 99.58 % (99.56 to 99.61, 3 seeds)
 
     288,170 parameters. Test accuracy of seeds 0, 1, 2: 99.56, 99.58, 99.61 %; 559, 474, 512 s from command to prompt on
@@ -57,9 +57,13 @@ def mnist_resnet() -> TrainConfig:
 def mnist_lstm() -> TrainConfig:
     """An LSTM that reads a digit row by row.
 
-    command: vitscope train mnist_lstm
-    time: not measured yet
-    accuracy: not measured yet
+    command: vitscope train mnist_lstm --device cpu
+    time: 19 min on one CPU core
+    accuracy: 99.14 % (99.03 to 99.23, 3 seeds)
+
+    Test accuracy of seeds 0, 1, 2: 99.16, 99.03, 99.23 %; 1064, 1171, 1189 s from command to prompt on one core of an
+    AMD EPYC shared with others (OMP_NUM_THREADS=1), torch 2.15. That is 680 to 760 images/s, evaluation and all else
+    included.
     """
     return TrainConfig(
         model=named_model("mnist_lstm"),

@@ -1,18 +1,18 @@
 """A step that was not finite, kept so that it can be taken again and looked into.
 
 diagnostics/bad-step-000123/
-    step.json           where it was (seed, epoch, batch), and what came out
+    step.json           where it was (seed, epoch, batch), by how many processes, and what came out
     model.safetensors   the weights it was computed with: a bad step changes none (on a GPU, where the host looks every
                         `log_every` steps, those of up to as many steps later)
 
-The batch is not stored: it is a function of (seed, epoch, batch) and is made again.
+The batch is not stored: it is a function of (seed, epoch, batch), each process's part of it, and is made again.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,6 +82,7 @@ def record_bad_step(
             "epoch": epoch,  # from 0, as the loader counts; the row's counts from 1
             "batch": batch,
             "micro_batch": state.micro_batch,
+            "world": state.processes.world,
             "weights_are_finite": are_finite,
         },
     )
@@ -91,22 +92,23 @@ def record_bad_step(
 def read_bad_step(place: str | Path) -> dict[str, Any]:
     path = Path(place) / "step.json"
     try:
-        return strict_json.decode(json.loads(path.read_text()))
+        recorded = strict_json.decode(json.loads(path.read_text()))
     except (OSError, ValueError) as error:
         raise VitscopeError(
             f"'{place}' is not the record of a bad step: {error}", fix="give a diagnostics/bad-step-* folder of a run"
         ) from None
+    return {"world": 1, **recorded}  # which older records do not say
 
 
 def take_again(
     place: str | Path,
     state: TrainState,
-    images: Tensor,
-    labels: Tensor,
+    parts: Sequence[tuple[Tensor, Tensor]],
     objective: Objective,
-    seed_step: Callable[[int, int], None],
+    seed_step: Callable[[int, int, int], None],
 ) -> Replay:
-    """Forward and backward once more, with the recorded weights, dropout included; nothing is updated."""
+    """Forward and backward once more, with the recorded weights, dropout included; nothing is updated. `parts` are the
+    images and labels of each process, by its rank; `seed_step` is given (epoch, batch, rank)."""
     recorded = read_bad_step(place)
     weights = Path(place) / "model.safetensors"
     if not weights.exists():
@@ -117,15 +119,17 @@ def take_again(
         module.register_forward_hook(_noting(name or "the model", found))
         for name, module in state.model.named_modules()
     ]
-    total = images.new_zeros(())
-    micro_batch = recorded["micro_batch"] or len(images)
+    total = torch.zeros((), device=state.device)
+    pictures = sum(len(images) for images, _ in parts)
     try:
-        seed_step(recorded["epoch"], recorded["batch"])
-        for x, y in zip(images.split(micro_batch), labels.split(micro_batch), strict=True):
-            with autocast(state.device, state.dtype):
-                part, _ = objective(x, y)
-            (part * (len(x) / len(images))).backward()
-            total += part.detach() * (len(x) / len(images))
+        for rank, (images, labels) in enumerate(parts):
+            micro_batch = recorded["micro_batch"] or len(images)
+            seed_step(recorded["epoch"], recorded["batch"], rank)
+            for x, y in zip(images.split(micro_batch), labels.split(micro_batch), strict=True):
+                with autocast(state.device, state.dtype):
+                    loss, _ = objective(x, y)
+                (loss * (len(x) / pictures)).backward()
+                total += loss.detach() * (len(x) / pictures)
     finally:
         for handle in handles:
             handle.remove()

@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from vitscope.core.environment import describe_versions
 from vitscope.core.files import write_atomically
 from vitscope.core.run_view import read_run
+from vitscope.models.model import VisionModel
 from vitscope.train.evaluate import Evaluation, evaluate
-from vitscope.train.loop import write_rows
+from vitscope.train.loop import is_asked_to_stop, write_rows
 from vitscope.train.setup import Bench
+from vitscope.train.shards import cut_up
 from vitscope.train.show.card import model_card
 from vitscope.train.show.plots.confusion import draw_confusion
 from vitscope.train.show.plots.curves import draw_curves
@@ -23,6 +26,7 @@ from vitscope.train.show.plots.grad_norms import draw_grad_norms
 from vitscope.train.show.plots.lr import draw_lr
 from vitscope.train.show.plots.worst import draw_worst
 from vitscope.train.work import Work, say
+from vitscope.weights.folder import model_folder, stored_in
 from vitscope.weights.load import load_model
 
 FIRST_BATCHES = 2
@@ -39,15 +43,26 @@ def require_model(work: Work) -> None:
 
 def finish(work: Work, bench: Bench) -> bool:
     """Test, pictures, model card; False when asked to stop in the test. What it found is written once, also when this
-    is done twice."""
-    rows = work.run.metrics.read()
-    done = [row for row in rows if "test/accuracy" in row]
-    has_test = len(bench.dataset.splits["test"]) > 0
+    is done twice. For all processes: where each holds its rows of the model they test together, else the first does."""
+    has_test, processes = len(bench.dataset.splits["test"]) > 0, work.processes
     if not has_test:
         say(work, "there are no test pictures: accuracy is known on the validation pictures only")
-    found = _test(work, bench) if has_test else None
-    if has_test and found is None:
-        return False
+
+    def conclude(found: Evaluation | None) -> bool:
+        if has_test and found is None:
+            return False
+        _tell(work, bench, found)
+        return True
+
+    if has_test and processes.is_sharded:
+        found = _test(work, bench)
+        return processes.by_first(lambda: conclude(found))
+    return processes.by_first(lambda: conclude(_test(work, bench) if has_test else None))
+
+
+def _tell(work: Work, bench: Bench, found: Evaluation | None) -> None:
+    rows = work.run.metrics.read()
+    done = [row for row in rows if "test/accuracy" in row]
     test: dict[str, Any] = done[-1] if done else {}
     if found is not None and not done:
         test = {
@@ -73,25 +88,36 @@ def finish(work: Work, bench: Bench) -> bool:
         versions=describe_versions(),
     )
     write_atomically(work.run.model / "README.md", card.encode())
-    return True
 
 
 def _test(work: Work, bench: Bench) -> Evaluation | None:
     """With the model as it was saved: what is tested is what will be used."""
-    model = load_model(work.run.model).to(bench.device)
+    processes, is_sharded = work.processes, work.processes.is_sharded
+    model = _in_place(work) if is_sharded else load_model(work.run.model).to(bench.device)
     loader = bench.loader("test", training=False, say=lambda text: say(work, text), run=work.run)
     try:
-        return evaluate(
-            model,
-            loader,
-            num_classes=bench.dataset.num_classes,
-            dtype=work.state.dtype,
-            batch=work.course.eval_batch or work.config.loop.eval_batch,
-            stop=lambda: bool(work.stop),
-            say=lambda text: say(work, text),
-        )
+        with processes.together():
+            return evaluate(
+                model,
+                loader,
+                num_classes=bench.dataset.num_classes,
+                dtype=work.state.dtype,
+                batch=work.course.eval_batch or work.config.loop.eval_batch,
+                can_halve=not is_sharded,
+                stop=lambda: is_asked_to_stop(work.stop, processes) if is_sharded else bool(work.stop),
+                say=lambda text: say(work, text),
+            )
     finally:
         loader.close()
+
+
+def _in_place(work: Work) -> VisionModel:
+    """The saved weights in the memory of those that were trained, which nobody needs any more: beside shards, gradients
+    and optimiser there may be no room for a whole model on any device."""
+    model = work.state.model
+    with torch.no_grad():
+        model.load_state_dict(cut_up(model.state_dict(), stored_in(model_folder(work.run.model))))
+    return model
 
 
 def draw(work: Work, bench: Bench, found: Evaluation | None) -> None:

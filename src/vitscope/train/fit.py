@@ -22,7 +22,7 @@ from vitscope.train.finish import draw, draw_first, finish, require_model
 from vitscope.train.loop import is_asked_to_stop, is_to_come, save, train, write_rows
 from vitscope.train.precision import using_precision, using_threads
 from vitscope.train.processes import join
-from vitscope.train.resume import begin, go_on, settings_until_now, trainable
+from vitscope.train.resume import begin, epochs_done, go_on, settings_until_now, trainable
 from vitscope.train.run_log import (
     Voice,
     failures_told,
@@ -144,7 +144,8 @@ def fit(
         speak(f"data: {dataset.in_words()}")
         if config.optim.scale_lr != "none":
             speak(f"lr {config.optim.lr:g}, scaled ({config.optim.scale_lr}) to {config.lr:g}")
-        bench, resumes = lay_out(config, dataset, processes.device, processes), checkpoint is not None
+        bench = lay_out(config, dataset, processes.device, processes, epochs_done=epochs_done(checkpoint))
+        resumes = checkpoint is not None
         work = processes.after_first(
             lambda: set_up(bench, run, observers=told, after=after_step, stop=stop, say=speak, resumes=resumes)
         )
@@ -185,7 +186,7 @@ def fit(
         write_rows(work, [])
         if work.course.is_over:
             require_model(work)
-        if work.course.is_over and processes.by_first(lambda: finish(work, bench)):
+        if work.course.is_over and finish(work, bench):
             run.save_config(config)
             tell_end(run, "finished", work.step)
             return Run(run, "finished", EXIT_DONE)

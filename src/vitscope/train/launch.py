@@ -39,6 +39,11 @@ def choose_launch(wish: str, device: torch.device, *, work: float = 0.0, alone: 
     return wish
 
 
+def seed_step(seed: int, epoch: int, batch: int, rank: int = 0) -> None:
+    """What process `rank` drops in a step; the first drops as one process alone does."""
+    torch.manual_seed(derive_seed(seed, "step", epoch, batch, *((rank,) if rank else ())))
+
+
 class Launcher:
     """Takes the steps of an epoch, one by one."""
 
@@ -86,8 +91,7 @@ class Launcher:
     def seed_step(self, epoch: int, batch: int) -> None:
         """Dropout and drop path are functions of (seed, epoch, batch) too: nothing of any generator has to be saved.
         A captured graph reads its generator's seed anew at every replay. Of several processes each drops others."""
-        rank = self.state.processes.rank
-        torch.manual_seed(derive_seed(self.seed, "step", epoch, batch, *((rank,) if rank else ())))
+        seed_step(self.seed, epoch, batch, self.state.processes.rank)
 
     # --- CUDA graphs --------------------------------------------------------------------------------------------
 
@@ -160,7 +164,8 @@ class Launcher:
                 return work()
             except Exception as error:
                 if self.state.is_updating or not self._can_help(error):
-                    self._refuse_to_halve(error)
+                    if is_out_of_memory(error) and not self.state.processes.can_try_again:
+                        raise self._too_many_at_once() from error
                     raise
                 remedy, reason = is_out_of_memory(error), _in_a_line(error)
                 cannot_compile = _is_about_compiling(error)
@@ -179,6 +184,12 @@ class Launcher:
             self.loader.begin(0)
             self.loader.draw()
         except Exception as error:
+            if is_out_of_memory(error):  # made plainly, a batch needs no less
+                raise VitscopeError(
+                    f"out of memory in the augmentation of a batch of {self.batch_size:,}",
+                    where=f"the device loader on {self.state.device}: {_in_a_line(error)}",
+                    fix="--data.loader worker, which keeps no pictures there, or a smaller --batch-size",
+                ) from error
             self.loader.make_plainly()
             self.say(f"augmentation cannot be compiled here ({_in_a_line(error)}): it goes on plainly")
 
@@ -187,16 +198,15 @@ class Launcher:
             return False
         return is_out_of_memory(error) or (self.launch != "eager" and not isinstance(error, VitscopeError))
 
-    def _refuse_to_halve(self, error: Exception) -> None:
-        """While other processes wait for this one's gradients, a step cannot begin anew."""
-        processes, device = self.state.processes, self.state.device
-        if not processes.can_try_again and is_out_of_memory(error):
-            at_once = min(self.state.micro_batch or self.batch_size, self.batch_size // processes.world)
-            raise VitscopeError(
-                f"out of memory with {at_once} pictures at once in process {processes.rank} of {processes.world}",
-                where=f"a training step on {device}",
-                fix=f"continue with --resume --loop.micro-batch {max(at_once // 2, 1)}",
-            ) from error
+    def _too_many_at_once(self) -> VitscopeError:
+        """While other processes wait for this one's gradients, a step cannot begin anew with fewer."""
+        processes = self.state.processes
+        at_once = min(self.state.micro_batch or self.batch_size, self.batch_size // processes.world)
+        return VitscopeError(
+            f"out of memory with {at_once} pictures at once in process {processes.rank} of {processes.world}",
+            where=f"a training step on {self.state.device}",
+            fix=f"continue with --resume --loop.micro-batch {max(at_once // 2, 1)}",
+        )
 
     def _forget(self) -> None:
         self.state.optimizer.zero_grad()

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from vitscope.core.errors import VitscopeError, expected
+from vitscope.train.shards import made_whole
 
 
 class Ledger:
@@ -22,7 +23,7 @@ class Ledger:
 
     def enter(self, scalars: dict[str, Tensor], hold: Tensor) -> None:
         """Write a row. No host sync. A held step writes where the next one will, and so is never read; so are steps
-        beyond the table."""
+        beyond the table. What a hook finds of weights in shards is made whole: all processes enter alike."""
         if not self.names:
             self.names = list(scalars)
             self._table = self._table.new_zeros(len(self._table), len(self.names))
@@ -38,7 +39,7 @@ class Ledger:
                     where="a hook after the step",
                     fix="leave out .item(): it would make every step wait",
                 )
-        row = torch.stack([value.detach().to(self._table).reshape(()) for value in scalars.values()])
+        row = torch.stack([made_whole(value.detach()).to(self._table).reshape(()) for value in scalars.values()])
         self._table.index_copy_(0, self._next.clamp(max=len(self._table) - 1), row[None])
         self._next.add_((hold == 0).to(torch.int64))
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from datetime import timedelta
 from typing import Any, TypeVar
 
 import torch
@@ -19,13 +18,12 @@ from torch import Tensor, distributed, nn
 from vitscope.core.device import pick_device
 from vitscope.core.environment import process_place
 from vitscope.core.errors import UsageError, VitscopeError
-from vitscope.data.order import ALONE, Shard
-from vitscope.train.shards import gathered, make_mesh, shard
+from vitscope.data.order import ALONE, Lane
+from vitscope.train.meeting import meet
+from vitscope.train.shards import cut_parameters, gathered, make_mesh
 
 S = TypeVar("S")
 T = TypeVar("T")
-PATIENCE = timedelta(days=7)
-"""The others wait while the first decodes, draws and tests. One that has died is noticed at once, by its connection."""
 
 
 class Processes:
@@ -46,12 +44,16 @@ class Processes:
         return self.rank == 0
 
     @property
-    def shard(self) -> Shard:
+    def lane(self) -> Lane:
         """This process's part of every training batch."""
         return ALONE
 
     def most(self, number: int) -> int:
         """The largest number that any process gives."""
+        return number
+
+    def total(self, number: int) -> int:
+        """The sum of what the processes give. Waits for their hosts, not for a device."""
         return number
 
     def mean_(self, *tensors: Tensor) -> None:
@@ -111,24 +113,24 @@ class JoinedProcesses(Processes):
         """The objective whose model is wrapped."""
         self._is_own_group = not distributed.is_initialized()
         if self._is_own_group:
-            _start_group(device, rank, world)
+            meet(device, rank, world)
 
     @property
-    def shard(self) -> Shard:
-        return Shard(self.rank, self.world)
+    def lane(self) -> Lane:
+        return Lane(self.rank, self.world)
 
     def most(self, number: int) -> int:
-        found = torch.tensor([number])
-        with self._together():
-            distributed.all_reduce(found, distributed.ReduceOp.MAX)
-        return int(found)
+        return self._of_all(number, distributed.ReduceOp.MAX)
+
+    def total(self, number: int) -> int:
+        return self._of_all(number, distributed.ReduceOp.SUM)
 
     @torch.no_grad()
     def mean_(self, *tensors: Tensor) -> None:
         if not tensors:
             return
         flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
-        with self._together():
+        with self._exchange():
             distributed.all_reduce(flat)
         flat /= self.world
         for tensor, mean in zip(tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True):
@@ -164,14 +166,8 @@ class JoinedProcesses(Processes):
         objective.model = nn.parallel.DistributedDataParallel(objective.model, device_ids=where)
         self._shared = objective
 
-    @contextmanager
-    def together(self) -> Iterator[None]:
-        try:
-            yield
-        except RuntimeError as error:
-            if _is_about_others(error):
-                raise self._lost(error) from error
-            raise
+    def together(self) -> AbstractContextManager[None]:
+        return self._naming_the_lost(_is_about_others)
 
     @contextmanager
     def adding_up(self, *, is_last: bool) -> Iterator[None]:
@@ -188,12 +184,12 @@ class JoinedProcesses(Processes):
                 distributed.destroy_process_group()
 
     def _say(self, found: Any, error: VitscopeError | None) -> None:
-        with self._together():
+        with self._exchange():
             distributed.broadcast_object_list([found, error], src=0)
 
     def _hear(self) -> Any:
         heard: list[Any] = [None, None]
-        with self._together():
+        with self._exchange():
             distributed.broadcast_object_list(heard, src=0)
         found, error = heard
         if error is not None:
@@ -201,19 +197,28 @@ class JoinedProcesses(Processes):
             raise error
         return found
 
+    def _of_all(self, number: int, how: Any) -> int:
+        found = torch.tensor([number])
+        with self._exchange():
+            distributed.all_reduce(found, how)
+        return int(found)
+
+    def _exchange(self) -> AbstractContextManager[None]:
+        """Around nothing but an exchange with the others: whatever fails in it is about them."""
+        return self._naming_the_lost(lambda error: True)
+
     @contextmanager
-    def _together(self) -> Iterator[None]:
+    def _naming_the_lost(self, is_about_others: Callable[[RuntimeError], bool]) -> Iterator[None]:
         """A lost process becomes an error a person can understand."""
         try:
             yield
         except RuntimeError as error:
-            raise self._lost(error) from error
-
-    def _lost(self, error: RuntimeError) -> VitscopeError:
-        return VitscopeError(
-            f"process {self.rank} of {self.world} has lost the others: {str(error).partition(chr(10))[0]}",
-            fix="see what the process says that ended first; continue with --resume",
-        )
+            if not is_about_others(error):
+                raise
+            raise VitscopeError(
+                f"process {self.rank} of {self.world} has lost the others: {str(error).partition(chr(10))[0]}",
+                fix="see what the process says that ended first; continue with --resume",
+            ) from error
 
 
 class ShardedProcesses(JoinedProcesses):
@@ -224,11 +229,11 @@ class ShardedProcesses(JoinedProcesses):
 
     def __init__(self, device: torch.device, rank: int, world: int) -> None:
         super().__init__(device, rank, world)
-        with self._together():
+        with self._exchange():
             self._mesh = make_mesh(device, world)
 
     def place(self, model: nn.Module, device: torch.device) -> None:
-        shard(model, self._mesh)
+        cut_parameters(model, self._mesh)
 
     def share(self, objective: Any) -> None:
         """They are already: each backward pass leaves every process its rows of the mean."""
@@ -236,7 +241,7 @@ class ShardedProcesses(JoinedProcesses):
     def norm(self, gradients: Sequence[Tensor]) -> Tensor:
         own = super().norm(gradients)
         squares = own.double().square()  # in float32, a norm above 1e19 would be infinite
-        with self._together():
+        with self._exchange():
             distributed.all_reduce(squares)
         return squares.sqrt().to(own.dtype)
 
@@ -270,19 +275,6 @@ def join(wish: str, parallel: str = "ddp") -> Processes:
         kind = torch.device("cuda", local_rank)
         torch.cuda.set_device(kind)
     return ShardedProcesses(kind, rank, world) if parallel == "fsdp" else JoinedProcesses(kind, rank, world)
-
-
-def _start_group(device: torch.device, rank: int, world: int) -> None:
-    # What the host says goes through gloo on a GPU too: nccl would make it wait for the device.
-    backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
-    try:
-        distributed.init_process_group(backend, rank=rank, world_size=world, timeout=PATIENCE)
-    except (RuntimeError, ValueError) as error:
-        raise VitscopeError(
-            f"process {rank} of {world} cannot meet the others: {str(error).partition(chr(10))[0]}",
-            where="torch.distributed",
-            fix="start with `torchrun --standalone --nproc-per-node N -m vitscope train ...`",
-        ) from error
 
 
 def _is_about_others(error: RuntimeError) -> bool:

@@ -121,6 +121,14 @@ def checkpoint_to_resume(run: RunFolder, wish: str | Path | None, dataset: Datas
     return checkpoint
 
 
+def epochs_done(checkpoint: Checkpoint | None) -> float:
+    """How much of a run lies behind a checkpoint; an epoch under way counts by its steps."""
+    if checkpoint is None:
+        return 0.0
+    steps = checkpoint.meta.get("steps_per_epoch")
+    return checkpoint.meta.get("epoch", 0) + (checkpoint.meta.get("batch", 0) / steps if steps else 0)
+
+
 def _refuse_to_begin_anew(run: RunFolder) -> None:
     """A run that has come somewhere is not begun at step 0 because its checkpoints are lost."""
     if run.model.exists() or any("train/epoch_loss" in row for row in run.metrics.read()):

@@ -22,7 +22,7 @@ from vitscope.data.config import PreprocessConfig
 from vitscope.data.dataset import Dataset
 from vitscope.data.loaders.choose import loader_kind, make_loader
 from vitscope.data.loaders.loader import BadSample, Loader
-from vitscope.data.order import ALONE
+from vitscope.data.order import ALONE, Lane
 from vitscope.models.accounting.account import Account
 from vitscope.models.config import pair
 from vitscope.train.checkpoints.content import require_finite
@@ -64,6 +64,8 @@ class Bench:
     preprocess: PreprocessConfig
     device: torch.device
     processes: Processes = ALONE_PROCESSES
+    epochs_done: float = 0.0
+    """Of a run that is resumed."""
 
     @cached_property
     def launch(self) -> str:
@@ -72,12 +74,15 @@ class Bench:
         return choose_launch(wish, self.device, work=work, alone=alone)
 
     def multiply_adds(self) -> float:
-        """Of the whole run: a backward pass costs twice the forward pass."""
-        pictures = len(self.dataset.splits["train"]) * self.config.loop.epochs
-        return 3.0 * Account(self.config.model.bare).macs * pictures
+        """Of what is left of the run: a backward pass costs twice the forward pass."""
+        epochs = max(0.0, self.config.loop.epochs - self.epochs_done)
+        return 3.0 * Account(self.config.model.bare).macs * len(self.dataset.splits["train"]) * epochs
 
-    def loader(self, part: str, *, training: bool, say: Say, run: RunFolder | None = None) -> Loader:
-        """Of a training batch each process has its part; evaluation sees every picture in every process."""
+    def loader(
+        self, part: str, *, training: bool, say: Say, run: RunFolder | None = None, lane: Lane | None = None
+    ) -> Loader:
+        """Of a training batch each process has its part, or that of another `lane`; evaluation sees every picture in
+        every process."""
         config = self.config
         batch = config.data.batch_size if training else config.loop.eval_batch or config.data.batch_size
         return make_loader(
@@ -89,7 +94,7 @@ class Bench:
             seed=config.loop.seed,
             device=self.device,
             batch_size=batch,
-            shard=self.processes.shard if training else ALONE,
+            lane=(lane or self.processes.lane) if training else ALONE,
             compiled=training and self.launch.startswith("compiled"),
             on_bad=_recorder(run, say) if self.processes.is_first else _name_aloud,
         )
@@ -101,7 +106,12 @@ def settle(config: TrainConfig, dataset: Dataset) -> TrainConfig:
 
 
 def lay_out(
-    config: TrainConfig, dataset: Dataset, device: torch.device, processes: Processes = ALONE_PROCESSES
+    config: TrainConfig,
+    dataset: Dataset,
+    device: torch.device,
+    processes: Processes = ALONE_PROCESSES,
+    *,
+    epochs_done: float = 0.0,
 ) -> Bench:
     model = config.model.bare
     preprocess = config.data.preprocess(pair(model.img_size), model.in_chans)
@@ -111,7 +121,7 @@ def lay_out(
             lambda: loader_kind(dataset, preprocess=preprocess, augment=config.augment, device=device)
         )
         dataset = replace(dataset, config=updated(dataset.config, loader=kind))
-    return Bench(config, dataset, preprocess, device, processes)
+    return Bench(config, dataset, preprocess, device, processes, epochs_done)
 
 
 def make_state(bench: Bench, steps_per_epoch: int, say: Say, *, resumes: bool = False) -> tuple[TrainState, Objective]:
@@ -180,14 +190,16 @@ def set_up(
     refuse_nameless(hooks)
     if processes.world > 1:
         say(f"{processes.world} processes, {config.data.batch_size // processes.world} pictures of each batch to each")
-        if config.precision.launch not in ("auto", "eager"):
+        if config.precision.launch == "auto":
+            say("a step is launched as 'eager', kernel by kernel, because there are several processes")
+        elif config.precision.launch != "eager":
             say(f"launch '{config.precision.launch}' is for one process: several launch kernel by kernel ('eager')")
+    elif config.precision.launch == "auto":
+        say(f"a step is launched as '{bench.launch}', chosen by the device and by the work to come")
     if processes.is_sharded:
         say(f"fsdp: weights, gradients, optimiser and running mean are cut into {processes.world} shards")
     elif config.loop.parallel == "fsdp":
         say("loop.parallel 'fsdp' is for several processes: this one is alone and holds everything")
-    if config.precision.launch == "auto":
-        say(f"a step is launched as '{bench.launch}', chosen by the device and by the work to come")
     launcher = Launcher(
         state,
         train_loader,

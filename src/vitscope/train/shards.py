@@ -2,7 +2,8 @@
 
 A sharded tensor (a DTensor) has the shape of the whole, and `local` is this process's part of it: with P processes and
 n rows ceil(n / P) of them, in order, so that the last ones may hold fewer, or none. A plain tensor is asked the same
-questions and answers as one that is held alone. What `gathered` and `with_all_rows` say must be asked by all processes.
+questions and answers as one that is held alone. What `made_whole`, `gathered` and `with_all_rows` say must be asked by
+all processes.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def make_mesh(device: torch.device, world: int) -> DeviceMesh:
     return init_device_mesh(device.type, (world,))
 
 
-def shard(model: nn.Module, mesh: DeviceMesh) -> None:
+def cut_parameters(model: nn.Module, mesh: DeviceMesh) -> None:
     """Leave each process its rows of every parameter, on the mesh's device. A block is whole only while it works; what
     lies outside of blocks is whole while the model works. Says nothing to other processes."""
     from torch.distributed.fsdp import fully_shard
@@ -47,6 +48,12 @@ def is_sharded(tensor: Tensor) -> TypeGuard[DTensor]:
 def local(tensor: Tensor) -> Tensor:
     """What this process holds, in the memory where it lies."""
     return tensor.to_local() if is_sharded(tensor) else tensor
+
+
+@torch.no_grad()
+def made_whole(tensor: Tensor) -> Tensor:
+    """All of it, on its device, in every process."""
+    return tensor.full_tensor() if is_sharded(tensor) else tensor
 
 
 def leaf(parameter: nn.Parameter) -> nn.Parameter:
@@ -96,8 +103,8 @@ def gathered(value: Any, *, keeps: bool) -> Any:
     if isinstance(value, Tensor):
         if not is_sharded(value):
             return value
-        whole = value.full_tensor()
-        return whole.cpu() if keeps else None
+        found = made_whole(value)
+        return found.cpu() if keeps else None
     if isinstance(value, Mapping):
         return {key: gathered(item, keeps=keeps) for key, item in value.items()}
     if type(value) in (list, tuple):

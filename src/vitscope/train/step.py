@@ -24,11 +24,12 @@ def train_step(
 ) -> None:
     """Forward, backward, clip, step: the gradients of a batch's parts add up to the whole batch's."""
     loss, accuracy = images.new_zeros(()), images.new_zeros(())
-    micro_batch = state.micro_batch or len(images)
+    # Where pictures were left out, processes have unlike parts; a picture weighs the same in each.
+    pictures = state.processes.total(len(images)) / state.processes.world
     state.keep_buffers()
-    parts = list(zip(images.split(micro_batch), labels.split(micro_batch), strict=True))
-    for number, (x, y) in enumerate(parts, start=1):
-        share = len(x) / len(images)  # the uneven last part weighs less
+    parts = _parts(state, images, labels)
+    for number, (x, y, count) in enumerate(parts, start=1):
+        share = count / pictures  # the uneven last part weighs less
         with state.processes.adding_up(is_last=number == len(parts)):
             with autocast(state.device, state.dtype):
                 part, logits = objective(x, y)
@@ -53,11 +54,22 @@ def train_step(
     }
     if scale is not None:
         state.scalars["train/loss_scale"] = scale
-    with torch.no_grad():
+    with torch.no_grad(), state.processes.together():
         for hook in after:
             hook(state)
-    state.ledger.enter(state.scalars, state.hold)
+        state.ledger.enter(state.scalars, state.hold)
     state.is_updating = False
+
+
+def _parts(state: TrainState, images: Tensor, labels: Tensor) -> list[tuple[Tensor, Tensor, int]]:
+    """The micro batches, and how many pictures each counts for. Processes that hold a model together must run it
+    equally often: one with fewer parts, because pictures were left out, takes its first again, for nothing."""
+    size = state.micro_batch or len(images)
+    parts = [(x, y, len(x)) for x, y in zip(images.split(size), labels.split(size), strict=True)]
+    if state.processes.is_sharded and state.micro_batch is not None:
+        x, y, _ = parts[0]
+        parts += [(x, y, 0)] * (state.processes.most(len(parts)) - len(parts))
+    return parts
 
 
 @torch.no_grad()

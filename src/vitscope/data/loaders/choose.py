@@ -19,7 +19,7 @@ from vitscope.data.loaders.loader import BadSample, Loader
 from vitscope.data.loaders.storage import Progress, Storage, common_size, load_pictures, plan_storage
 from vitscope.data.loaders.worker import WorkerLoader
 from vitscope.data.mix import Mixer
-from vitscope.data.order import ALONE, Shard
+from vitscope.data.order import ALONE, Lane
 from vitscope.data.transforms.batch import BatchTransform
 
 SHARE_OF_GPU = 0.3
@@ -38,7 +38,7 @@ def make_loader(
     seed: int = 0,
     device: torch.device | str = "cpu",
     batch_size: int | None = None,
-    shard: Shard = ALONE,
+    lane: Lane = ALONE,
     compiled: bool = False,
     on_bad: Callable[[BadSample], None] | None = None,
     progress: Progress | None = None,
@@ -79,7 +79,7 @@ def make_loader(
             seed=seed,
             device=device,
             training=training,
-            shard=shard,
+            lane=lane,
             workers=config.workers,
             timeout_s=config.timeout_s,
             sampling=config.sampling,
@@ -110,7 +110,7 @@ def make_loader(
         batch_size=batch_size,
         seed=seed,
         training=training,
-        shard=shard,
+        lane=lane,
         sampling=config.sampling,
         repeats=config.repeats,
         compiled=compiled,

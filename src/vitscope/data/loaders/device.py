@@ -18,7 +18,7 @@ from torch import Tensor
 from vitscope.data.draws import epoch_key, picture_keys
 from vitscope.data.loaders.loader import AUGMENT, LASTING, BadSample, Batch, was_closed, was_given_up
 from vitscope.data.mix import Mixer
-from vitscope.data.order import ALONE, Shard, batch_count, batch_places, epoch_order, in_sequence, refuse_batch
+from vitscope.data.order import ALONE, Lane, batch_count, batch_places, epoch_order, in_sequence, refuse_batch
 from vitscope.data.transforms.batch import BatchTransform
 from vitscope.data.transforms.settle import settled
 
@@ -37,7 +37,7 @@ class DeviceLoader:
         batch_size: int,
         seed: int,
         training: bool,
-        shard: Shard = ALONE,
+        lane: Lane = ALONE,
         sampling: str = "shuffled",
         repeats: int = 1,
         compiled: bool = False,
@@ -47,11 +47,11 @@ class DeviceLoader:
         """`pictures` (N, C, H, W) uint8, `labels` (N,) and `indices` (N,), their numbers in the source, decide the
         device. `compiled`: the batch is made by `torch.compile`."""
         if training:
-            refuse_batch(len(pictures), batch_size, shard)
+            refuse_batch(len(pictures), batch_size, lane)
         device = pictures.device
         self.pictures, self.labels, self.indices = pictures, labels.to(device), indices.to(device)
         self.transform, self.mixer = transform, mixer if training else None
-        self.batch_size, self.seed, self.training, self.shard = batch_size, seed, training, shard
+        self.batch_size, self.seed, self.training, self.lane = batch_size, seed, training, lane
         self.sampling, self.repeats = sampling, repeats
         self.why = why
         self.bad_samples = list(bad_samples)
@@ -63,7 +63,7 @@ class DeviceLoader:
         self._key = torch.zeros((), dtype=torch.int64, device=device)
         self._epoch = torch.zeros_like(self._key)
         self._cursor = torch.zeros_like(self._key)
-        self._lane = self._own_places(device)
+        self._own = self._own_places(device)
         self._lasting_key = epoch_key(seed, 0, LASTING)
         self._made: Callable[[Tensor], Batch] = _compiled(self) if compiled else self._make
         self.is_compiled = compiled
@@ -90,7 +90,7 @@ class DeviceLoader:
             if self.training:
                 yield self.draw()
                 continue
-            places = batch_places(batch, self.num_pictures, self.batch_size, self.shard)
+            places = batch_places(batch, self.num_pictures, self.batch_size, self.lane)
             if places.stop > places.start:
                 yield self._make(torch.arange(places.start, places.stop, device=self._rows.device))
 
@@ -110,7 +110,7 @@ class DeviceLoader:
     def draw(self) -> Batch:
         """The next training batch. No host sync; after `begin`, at most `num_batches` times (then the last picture
         comes again and again: a captured step must not run into a device assert)."""
-        batch = self._made((self._cursor + self._lane).clamp(max=len(self._rows) - 1))
+        batch = self._made((self._cursor + self._own).clamp(max=len(self._rows) - 1))
         self._cursor += self.batch_size
         return batch
 
@@ -138,7 +138,7 @@ class DeviceLoader:
         return Batch(images, labels, indices)
 
     def _own_places(self, device: torch.device) -> Tensor:
-        own = batch_places(0, self.batch_size, self.batch_size, self.shard)
+        own = batch_places(0, self.batch_size, self.batch_size, self.lane)
         return torch.arange(own.start, own.stop, device=device)
 
 

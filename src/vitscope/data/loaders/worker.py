@@ -24,7 +24,7 @@ from vitscope.data.loaders.bad import refuse_too_many
 from vitscope.data.loaders.loader import AUGMENT, LASTING, BadSample, Batch, was_closed, was_given_up
 from vitscope.data.loaders.worker_dataset import PictureDataset, Pixels, Wanted
 from vitscope.data.loaders.worker_stream import PixelStream, WorkersLostError
-from vitscope.data.order import ALONE, Shard, batch_count, batch_places, epoch_order, in_sequence, refuse_batch
+from vitscope.data.order import ALONE, Lane, batch_count, batch_places, epoch_order, in_sequence, refuse_batch
 from vitscope.data.sources.source import Source
 from vitscope.data.transforms.flip import alternating_flips, random_flips
 from vitscope.data.transforms.picture import picture_transform
@@ -55,7 +55,7 @@ class WorkerLoader:
         training: bool,
         finish: Finish,
         mix: Mix | None = None,
-        shard: Shard = ALONE,
+        lane: Lane = ALONE,
         workers: int | None = None,
         timeout_s: float = 120.0,
         sampling: str = "shuffled",
@@ -71,13 +71,13 @@ class WorkerLoader:
         if preprocess.in_chans not in (1, 3):
             raise DataError(expected("in_chans", "1 (grey) or 3 (RGB) for pictures", preprocess.in_chans))
         if training:
-            refuse_batch(len(rows), batch_size, shard)
+            refuse_batch(len(rows), batch_size, lane)
         self.why = why
         self.num_batches = batch_count(len(rows), batch_size, training=training)
         self.num_pictures = len(rows)
         self.bad_samples: list[BadSample] = []
         self.augment = augment if training else None
-        self.training, self.batch_size, self.shard, self.seed, self.device = training, batch_size, shard, seed, device
+        self.training, self.batch_size, self.lane, self.seed, self.device = training, batch_size, lane, seed, device
         self.sampling, self.repeats, self.bad_limit = sampling, repeats, bad_limit
         self._rows = torch.as_tensor(np.asarray(rows, dtype=np.int64))
         self._labels = torch.as_tensor(source.labels)[self._rows]
@@ -86,7 +86,7 @@ class WorkerLoader:
         self._seen = torch.zeros(len(rows), dtype=torch.bool)
         self.position = 0
         self._turn = 0
-        workers = default_workers(shard, device) if workers is None else workers
+        workers = default_workers(lane, device) if workers is None else workers
         source.prepare_random_access(keep=cache)
         self._stream: PixelStream | None = PixelStream(
             PictureDataset(source, picture_transform(self.augment, preprocess), seed=seed, pixel_limit=pixel_limit),
@@ -138,10 +138,10 @@ class WorkerLoader:
             self._record(pixels.bad)
             if len(pixels.kept):
                 yield self._batch(plan, plan.places[number - 1], pixels)
-            elif self.training and self.shard.world > 1:
+            elif self.training and self.lane.world > 1:
                 # The other processes would wait for this one for ever.
                 raise DataError(
-                    f"no picture of process {self.shard.rank}'s part of batch {number - 1} can be decoded",
+                    f"no picture of process {self.lane.rank}'s part of batch {number - 1} can be decoded",
                     where=f"{pixels.bad[0].where}: {pixels.bad[0].reason}" if pixels.bad else None,
                     fix="mend or remove the pictures, or give a larger batch_size",
                 )
@@ -162,7 +162,7 @@ class WorkerLoader:
         keys = picture_keys(epoch_key(self.seed, epoch, AUGMENT), indices, order.copies)
         return _Plan(
             epoch,
-            [batch_places(i, len(indices), self.batch_size, self.shard) for i in range(self.num_batches)],
+            [batch_places(i, len(indices), self.batch_size, self.lane) for i in range(self.num_batches)],
             order.rows,
             indices,
             self._labels[order.rows],
@@ -199,13 +199,13 @@ class WorkerLoader:
             if self._on_bad is not None:
                 self._on_bad(sample)
         # Of several processes each sees its part, and in later epochs other parts: it judges by what it has seen.
-        pictures = max(int(self._seen.sum()), len(self._rows) // self.shard.world)
+        pictures = max(int(self._seen.sum()), len(self._rows) // self.lane.world)
         refuse_too_many(self.bad_samples, pictures, self.bad_limit)
 
 
-def default_workers(shard: Shard, device: torch.device) -> int:
+def default_workers(lane: Lane, device: torch.device) -> int:
     """A process's share of this machine's CPUs, if every GPU has a process, or without GPUs all run here."""
-    here = min(shard.world, torch.cuda.device_count()) if device.type == "cuda" else shard.world
+    here = min(lane.world, torch.cuda.device_count()) if device.type == "cuda" else lane.world
     return max(1, min(usable_cpus() // max(1, here), MOST_WORKERS))
 
 

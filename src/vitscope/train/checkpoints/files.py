@@ -128,16 +128,7 @@ def prove(folder: Path) -> tuple[int, dict[str, Any]]:
     """Step and meta of the checkpoint in `folder`, every byte of which is as it was written; else CheckpointError."""
     step, meta, files = described(folder)
     for name, (size, digest) in files.items():
-        path = folder / name
-        try:
-            if not path.is_file():
-                raise damaged(path, "is missing")
-            _refuse_size(path, path.stat().st_size, size)
-            with path.open("rb") as file:
-                found = hashlib.file_digest(file, "sha256").hexdigest()
-        except OSError as error:
-            raise damaged(path, f"cannot be read: {error.strerror or error}") from None
-        _refuse_digest(path, found, digest)
+        _prove_file(folder / name, size, digest)
     return step, meta
 
 
@@ -150,13 +141,10 @@ def holds(folder: Path, meta: bytes | memoryview) -> bool:
         return False
 
 
-def read_proved(folder: Path, name: str) -> bytes:
-    """The content of one file, after a look at its sha256: it may have changed since it was last proved."""
-    size, digest = described(folder)[2][name]
-    content = _read(folder / name)
-    _refuse_size(folder / name, len(content), size)
-    _refuse_digest(folder / name, sha256(content), digest)
-    return content
+def proved(folder: Path, name: str) -> Path:
+    """The path of one file, after a look at its sha256: it may have changed since it was last proved."""
+    _prove_file(folder / name, *described(folder)[2][name])
+    return folder / name
 
 
 def damaged(path: Path, how: str) -> CheckpointError:
@@ -165,14 +153,20 @@ def damaged(path: Path, how: str) -> CheckpointError:
     )
 
 
-def _refuse_size(path: Path, found: int, wanted: int) -> None:
-    if found != wanted:
-        raise damaged(path, f"sha256 mismatch: it has {found:,} bytes, {wanted:,} were written")
-
-
-def _refuse_digest(path: Path, found: str, wanted: str) -> None:
-    if found != wanted:
-        raise damaged(path, f"sha256 mismatch: {found[:12]}..., {wanted[:12]}... was written")
+def _prove_file(path: Path, size: int, digest: str) -> None:
+    """Bit by bit: the file may be larger than the memory."""
+    try:
+        if not path.is_file():
+            raise damaged(path, "is missing")
+        found = path.stat().st_size
+        if found != size:
+            raise damaged(path, f"sha256 mismatch: it has {found:,} bytes, {size:,} were written")
+        with path.open("rb") as file:
+            sums = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise damaged(path, f"cannot be read: {error.strerror or error}") from None
+    if sums != digest:
+        raise damaged(path, f"sha256 mismatch: {sums[:12]}..., {digest[:12]}... was written")
 
 
 def _read(path: Path, missing: str = "is missing") -> bytes:

@@ -7,7 +7,6 @@ last, best     one line each, naming a step folder; replaced in one step
 from __future__ import annotations
 
 import errno
-import io
 import logging
 import os
 import re
@@ -20,7 +19,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load
+from safetensors.torch import load_file
 from torch import Tensor
 
 from vitscope.core.errors import expected
@@ -46,21 +45,21 @@ class Checkpoint:
     meta: dict[str, Any]
 
     def model(self) -> dict[str, Tensor]:
-        """The weights, on the CPU."""
+        """The weights, on the CPU, where they lie in the file: of what is not read, no memory is taken."""
         try:
-            return load(files.read_proved(self.path, files.MODEL))
-        except SafetensorError as error:
+            return load_file(files.proved(self.path, files.MODEL))
+        except (SafetensorError, OSError) as error:
             raise files.damaged(self.path / files.MODEL, f"cannot be read: {error}") from None
 
     def trainer(self) -> dict[str, Any]:
-        """Everything else, tensors on the CPU. Nothing in the file is run."""
-        content = io.BytesIO(files.read_proved(self.path, files.TRAINER))
+        """Everything else, tensors as those of `model`. Nothing in the file is run."""
+        path = files.proved(self.path, files.TRAINER)
         try:
-            state = torch.load(content, map_location="cpu", weights_only=True)
+            state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
         except Exception as error:  # torch's reader raises what it likes; its text would advise to trust the file
-            raise files.damaged(self.path / files.TRAINER, "is refused: not tensors and plain values only") from error
+            raise files.damaged(path, "is refused: not tensors and plain values only") from error
         if not isinstance(state, dict):
-            raise files.damaged(self.path / files.TRAINER, expected("content", "a dict", type(state).__name__))
+            raise files.damaged(path, expected("content", "a dict", type(state).__name__))
         return state
 
 
