@@ -216,6 +216,21 @@ def test_a_bare_file_has_its_certificate_beside_it(file: Path, tmp_path: Path, m
     assert load_model(out, config=TINY, num_classes=3).num_classes == 3
 
 
+def test_only_a_file_of_converts_own_is_replaced(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timm_folder, "save_file", stand_in, raising=False)
+    out = tmp_path / "b.pth"
+    torch.save(network(7).state_dict(), out)  # somebody's training
+    before = snapshot(tmp_path)
+    with pytest.raises(VitscopeError, match="is not a file convert wrote"):
+        convert(file, out, to="timm", config=TINY, prove=False, overwrite=True)
+    assert snapshot(tmp_path) == before
+    out.unlink()
+    convert(file, out, to="timm", config=TINY, prove=False)
+    torch.save(network(7).state_dict(), out)  # the certificate speaks of another file now
+    with pytest.raises(VitscopeError, match="is not a file convert wrote"):
+        convert(file, out, to="timm", config=TINY, prove=False, overwrite=True)
+
+
 def test_what_the_format_lacks_is_named_not_refused(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,7 +23,7 @@ from vitscope.weights.load import load_model
 from vitscope.weights.place import flush, make_hidden_beside
 from vitscope.weights.proof import answer, fixed_batch, prove_written
 from vitscope.weights.shards import cast, is_weights, refuse_dtype
-from vitscope.weights.source import open_source
+from vitscope.weights.source import digest, open_source
 
 To = Literal["vitscope", "timm", "huggingface"]
 FILE_ENDINGS = (".safetensors", ".pth", ".pt", ".bin")
@@ -239,14 +239,22 @@ def _refuse_to_bury(out: Path, to: To, bare: bool, overwrite: bool) -> None:
         return
     if not out.exists() or (not bare and out.is_dir() and not any(out.iterdir())):
         return
-    is_ours = out.is_file() if bare else out.is_dir() and _is_theirs(out, to)
+    is_ours = _was_converted(out) if bare else out.is_dir() and _is_theirs(out, to)
     if not is_ours:
-        raise VitscopeError(
-            f"'{out}' is not {'a file' if bare else f'a folder with a {to} model and nothing else'}, and would be lost",
-            fix="choose a new place",
-        )
+        wanted = "a file convert wrote" if bare else f"a folder with a {to} model and nothing else"
+        beside = f"; {_certificate_of(out).name}, beside it, would speak of it" if bare else ""
+        raise VitscopeError(f"'{out}' is not {wanted}{beside}, and would be lost", fix="choose a new place")
     if not overwrite:
         raise VitscopeError(f"'{out}' already exists", fix="choose a new place, or pass overwrite=True (--overwrite)")
+
+
+def _was_converted(file: Path) -> bool:
+    """Whether the certificate beside a bare file speaks of just this file."""
+    try:
+        told: Any = json.loads(_certificate_of(file).read_text(encoding="utf-8"))
+        return file.is_file() and told["written"]["sha256"][file.name] == digest(file)
+    except (OSError, ValueError, RecursionError, KeyError, TypeError):
+        return False
 
 
 def _is_theirs(folder: Path, to: To) -> bool:

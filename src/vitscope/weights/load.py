@@ -12,12 +12,11 @@ from vitscope.core.config import to_dict
 from vitscope.core.errors import ConfigError, VitscopeError
 from vitscope.models.config import ModelConfig, Size
 from vitscope.models.model import VisionModel
-from vitscope.models.variants import model_config
 from vitscope.weights.adapt import Resampling, adapt
 from vitscope.weights.certificate import Certificate, Ledger, Proof
 from vitscope.weights.create import with_settings
 from vitscope.weights.fit import fitted_preprocessing, refuse_other_layers
-from vitscope.weights.folder import load_config
+from vitscope.weights.given_config import given_config, with_classes
 from vitscope.weights.names import cleaned
 from vitscope.weights.read import read_as_stored
 from vitscope.weights.source import Source, open_source
@@ -47,8 +46,9 @@ def load_model(
     """A model with the weights of `source`, in eval mode.
 
     `source` is a model folder (ours, timm's, Hugging Face's), a run, a weights file (.safetensors, .pth, .npz ...), or
-    a name on the hub. A bare file does not say what it is for: give `config`, the name of a model, a model folder, or
-    the settings themselves.
+    a name on the hub. A bare file does not say what it is for: give `config`, the name of a model, a model folder (ours,
+    timm's, Hugging Face's), or the settings themselves. A name stands for the layers: how many classes there are the
+    weights say, unless `num_classes` does.
 
     `img_size`, `patch_size`, `in_chans` and `num_classes` (and whatever `config` says) may differ from the weights':
     positions and filters are resampled as `resampling` says, the head is made anew, and both are said. The backbone
@@ -64,10 +64,17 @@ def load_model(
     """
     opened = open_source(source)
     wishes: dict[str, Any] = dict(zip(PICTURE, (img_size, patch_size, in_chans, num_classes), strict=True))
-    layers, remarks = _layers(opened, config)
+    given = None if config is None else given_config(config)
+    layers, remarks = _layers(opened, None if given is None else given.config)
     model, ledger, by = read_as_stored(opened, layers, allow_partial=allow_partial)
     proof = _proof(model, ledger, opened, by.library) if prove else None
-    wanted = _wanted(model.config if config is None else _given(config), wishes)
+    wanted = model.config if given is None else given.config
+    if given is not None and not given.says_classes and num_classes is None:
+        # A name stands for an architecture; how many classes there are the weights know.
+        wanted = with_classes(wanted, model.num_classes)
+        if given.config.num_classes and not model.num_classes:
+            remarks.append("the weights have no head, and so has the model")
+    wanted = _wanted(wanted, wishes)
     changes = adapt(model, wanted, resampling or Resampling())
     for entry in changes:
         ledger.change(entry)
@@ -94,24 +101,16 @@ def load_model(
 # --- what the weights are for -----------------------------------------------------------------------------------
 
 
-def _given(config: ModelConfig | str | Path) -> ModelConfig:
-    """Settings, of a model folder, or behind a name."""
-    if not isinstance(config, str | Path):
-        return config
-    return load_config(config) if Path(config).is_dir() else model_config(str(config))
-
-
-def _layers(opened: Source, config: ModelConfig | str | Path | None) -> tuple[ModelConfig, list[str]]:
+def _layers(opened: Source, given: ModelConfig | None) -> tuple[ModelConfig, list[str]]:
     """The settings that say which layers the tensors belong to, and what is to be said of them."""
-    if config is None and opened.config is None:
+    if given is None and opened.config is None:
         raise ConfigError(
             "a bare weights file does not say which model it is for",
             where=opened.words,
             fix=_which_config(opened),
         )
-    if config is None:
+    if given is None:
         return opened.config, []  # pyright: ignore[reportReturnType]
-    given = _given(config)
     if opened.config is None:
         return given, []
     remarks = refuse_other_layers(opened.config, given, where=opened.words)
@@ -122,8 +121,8 @@ def _layers(opened: Source, config: ModelConfig | str | Path | None) -> tuple[Mo
 def _which_config(opened: Source) -> str:
     fitting = fitting_models(cleaned(opened.weights))
     if fitting:
-        return f"give config=, the name of its model. By their shapes these fit: {', '.join(fitting)}"
-    return "give config=, the name of its model (vitscope models lists them), a model folder, or its settings"
+        return f"give config= (--model), the name of its model. By their shapes these fit: {', '.join(fitting)}"
+    return "give config= (--model), the name of its model (vitscope models lists them), or a model folder"
 
 
 def _wanted(config: ModelConfig, wishes: dict[str, Any]) -> ModelConfig:
