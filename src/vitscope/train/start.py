@@ -72,7 +72,7 @@ def _adapted(source: str, wanted: ModelConfig) -> tuple[VisionModel, Certificate
             refuse_other_layers(opened.config, wanted, where=opened.words, fix=ANEW)
         # It is all said here, as remarks.
         given = load_model(opened.path, config=wanted, say=False)
-        certificate, remarks = given.certificate, list(given.certificate.remarks)
+        certificate, remarks = given.certificate, [*given.certificate.warnings, *given.certificate.remarks]
     known = wanted if opened.config is None else opened.config
     if pair(known.img_size) != pair(wanted.img_size):
         old, new = (" x ".join(map(str, pair(config.img_size))) for config in (known, wanted))
@@ -83,7 +83,8 @@ def _adapted(source: str, wanted: ModelConfig) -> tuple[VisionModel, Certificate
 
 def _encoder_of(folder: Path, wanted: ModelConfig) -> tuple[VisionModel, Certificate, list[str]]:
     masked: Any = load_model(folder)
-    remarks = ["of a masked model, only the encoder is taken", *masked.certificate.remarks]
+    remarks = ["of a masked model, only the encoder is taken"]
+    remarks += [*masked.certificate.warnings, *masked.certificate.remarks]
     remarks += refuse_other_layers(masked.encoder.config, wanted, where=str(folder), fix=ANEW)
     ledger, before = Ledger(), "encoder."
     for entry in masked.certificate.entries:
