@@ -212,6 +212,7 @@ def test_mixed_precision_becomes_the_widest(store: Callable[[State], Path]) -> N
     model = load_model(store(state), config=TINY)
     assert {tensor.dtype for tensor in model.state_dict().values()} == {torch.float32}
     assert model(torch.zeros(1, 3, 32, 32)).isfinite().all()
+    assert any(remark.startswith("the source mixes ") for remark in model.certificate.remarks)
 
 
 def test_a_file_without_a_config_names_what_fits(store: Callable[[State], Path]) -> None:
