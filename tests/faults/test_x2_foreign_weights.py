@@ -96,6 +96,18 @@ def test_allow_partial_begins_anew_what_is_missing_and_says_so(
     assert model(torch.zeros(1, 3, 32, 32)).isfinite().all()
 
 
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
+def test_what_is_missing_is_never_called_resampled(kind: torch.dtype, store: Callable[[State], Path]) -> None:
+    """Moved to another size it is still not the source's; and it is of the type of the others."""
+    state = {name: tensor.to(kind) for name, tensor in network().state_dict().items() if name != "pos_embed"}
+    model = load_model(store(state), config=TINY, img_size=64, allow_partial=True)
+    assert fates(model, "missing") == ["pos_embed"]
+    assert model.certificate.of("missing")[0].shape == (1, 65, 32)
+    assert fates(model, "resampled") == []
+    assert model.certificate.backbone_covered < 1
+    assert {parameter.dtype for parameter in model.parameters()} == {kind}
+
+
 def test_other_weights_altogether_are_refused(store: Callable[[State], Path]) -> None:
     with pytest.raises(VitscopeError, match="the weights do not fit the config"):
         load_model(store(network(SWIN).state_dict()), config=TINY)
@@ -200,6 +212,7 @@ def test_mixed_precision_becomes_the_widest(store: Callable[[State], Path]) -> N
     model = load_model(store(state), config=TINY)
     assert {tensor.dtype for tensor in model.state_dict().values()} == {torch.float32}
     assert model(torch.zeros(1, 3, 32, 32)).isfinite().all()
+    assert any(remark.startswith("the source mixes ") for remark in model.certificate.remarks)
 
 
 def test_a_file_without_a_config_names_what_fits(store: Callable[[State], Path]) -> None:

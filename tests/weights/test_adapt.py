@@ -235,7 +235,11 @@ def test_another_convention_through_load(folder: Path) -> None:
 def test_other_settings_that_fit_are_taken_and_said(folder: Path) -> None:
     model = load_model(folder, config=updated(VIT, pool="mean", drop_rate=0.1, img_size=48, patch_size=4))
     assert (model.config.pool, model.config.drop_rate) == ("mean", 0.1)
-    assert model.certificate.remarks == ("pool is 'mean' instead of 'cls'",)
+    assert model.certificate.warnings == ("pool is 'mean' instead of 'cls'",)  # the head was trained on the other
+    with pytest.raises(VitscopeError, match="strict: pool is 'mean'"):
+        load_model(folder, config=updated(VIT, pool="mean"), strict=True)
+    anew = load_model(folder, config=updated(VIT, pool="mean"), num_classes=3).certificate
+    assert (anew.warnings, anew.remarks) == ((), ("pool is 'mean' instead of 'cls'",))
 
 
 def test_a_masked_model_moves_through_load(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ WHOLE = Certificate(
     entries=ENTRIES,
     preprocessing={"img_size": [32, 32], "mean": [0.5, 0.5, 0.5], "interpolation": "bicubic"},
     remarks=("names without their 'module.'",),
-    proof=Proof("transformers 5.0", "2 pictures of 32 x 32", 3.1e-06, 12.5),
+    proof=Proof("transformers 5.0", "two photographs at 32 x 32", 3.1e-06, 12.5),
     written=Written(
         "timm",
         "out",
@@ -54,14 +54,14 @@ WHOLE = Certificate(
         lost=("mask_token",),
         largest_difference=2e-7,
         remarks=("timm has no mask token",),
-        proof=Proof("timm 1.0", "2 pictures of 32 x 32", 0.0, 12.5),
+        proof=Proof("timm 1.0", "two photographs at 32 x 32", 0.0, 12.5),
     ),
 )
 
 
 def test_counts_and_shares() -> None:
     ours = 8 + 8 + 12 * 192 + 17 * 8 + 24 + 3
-    assert WHOLE.parameters == ours
+    assert WHOLE.numbers == ours
     assert WHOLE.covered == pytest.approx((ours - 27) / ours)
     assert WHOLE.backbone_covered == 1
     assert not WHOLE.is_whole  # strangers
@@ -77,7 +77,7 @@ def test_a_person_reads_what_matters_in_any_width(width: int) -> None:
         "folder/of/weights",
         "Hugging Face ViT",
         "0123456789ab... model.safetensors",
-        "parameters 2,483",
+        "numbers 2,483",
         "98.91 % of them by the source; 100 % of the backbone",
         "12 2,304 transformed: same numbers in another order or shape",
         "20 unexpected: in the source, unknown here",
@@ -88,11 +88,11 @@ def test_a_person_reads_what_matters_in_any_width(width: int) -> None:
         "stranger.11 2x2 and 8 more",
         "32 x 32, mean 0.5 0.5 0.5, interpolation bicubic",
         "names without their 'module.'",
-        "transformers 5.0, 2 pictures of 32 x 32: the largest difference of any output is 3.1e-06",
+        "transformers 5.0: largest difference 3.1e-06 of 12.5, two photographs at 32 x 32",
         "16 of 17 tensors are the same bit for bit; the largest difference of any output is 2e-07",
         "mask_token",
         "timm has no mask token",
-        "timm 1.0, 2 pictures of 32 x 32: the largest difference of any output is 0,",
+        "timm 1.0: largest difference 0 of 12.5, two photographs at 32 x 32",
     ):
         # Between words lines are broken; names too long for a line are broken within.
         assert told.replace(" ", "") in text.replace(" ", ""), told
@@ -139,7 +139,7 @@ def test_a_real_one_adds_up(tmp_path: Path) -> None:
     model = build_model(config)
     save_model(model, tmp_path / "m")
     certificate = load_model(tmp_path / "m", num_classes=7, img_size=32).certificate
-    assert certificate.parameters == sum(
+    assert certificate.numbers == sum(
         t.numel() for t in load_model(tmp_path / "m", num_classes=7, img_size=32).parameters()
     )
     assert [entry.ours for entry in certificate.of("new")] == ["head.weight", "head.bias"]

@@ -92,9 +92,10 @@ def test_not_a_number_equals_itself(tmp_path: Path) -> None:
     state = network().state_dict()
     state["head.bias"][:3] = torch.tensor([float("nan"), float("inf"), -0.0])
     save_file(state, tmp_path / "weights.safetensors")
-    certificate = convert(tmp_path / "weights.safetensors", tmp_path / "out", config=TINY)
+    certificate = convert(tmp_path / "weights.safetensors", tmp_path / "out", config=TINY, prove=False)
     assert certificate.written is not None
     assert certificate.written.lost == ()
+    assert certificate.warnings == ("2 numbers are not finite",)
 
 
 @pytest.mark.parametrize("change", [lambda t: t + 1e-6, lambda t: -t, lambda t: t.bfloat16()], ids=["+", "-", "bf16"])
@@ -214,6 +215,21 @@ def test_a_bare_file_has_its_certificate_beside_it(file: Path, tmp_path: Path, m
         convert(file, out, to="timm", config=TINY, prove=False)
     convert(file, out, to="timm", config=TINY, num_classes=3, prove=False, overwrite=True)
     assert load_model(out, config=TINY, num_classes=3).num_classes == 3
+
+
+def test_only_a_file_of_converts_own_is_replaced(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timm_folder, "save_file", stand_in, raising=False)
+    out = tmp_path / "b.pth"
+    torch.save(network(7).state_dict(), out)  # somebody's training
+    before = snapshot(tmp_path)
+    with pytest.raises(VitscopeError, match="is not a file convert wrote"):
+        convert(file, out, to="timm", config=TINY, prove=False, overwrite=True)
+    assert snapshot(tmp_path) == before
+    out.unlink()
+    convert(file, out, to="timm", config=TINY, prove=False)
+    torch.save(network(7).state_dict(), out)  # the certificate speaks of another file now
+    with pytest.raises(VitscopeError, match="is not a file convert wrote"):
+        convert(file, out, to="timm", config=TINY, prove=False, overwrite=True)
 
 
 def test_what_the_format_lacks_is_named_not_refused(

@@ -34,7 +34,8 @@ class ConvertCommand:
     to: Literal["vitscope", "timm", "huggingface"] = "vitscope"
     """Whose format to write."""
     model: str | None = None
-    """Which model a bare file is for: a name (`vitscope models` lists them) or a model folder."""
+    """Which model a bare file is for: a name (`vitscope models` lists them), whose classes the file counts, or a model
+    folder."""
     img_size: int | tuple[int, int] | None = None
     """Another picture size, or height and width: positions are resampled."""
     patch_size: int | tuple[int, int] | None = None
@@ -48,7 +49,8 @@ class ConvertCommand:
     allow_partial: bool = False
     """Go on where tensors are missing or unknown; what is missing begins anew."""
     proof: bool = True
-    """Compare with the libraries of source and result, where they are installed."""
+    """Compare with the libraries of source and result, where they are installed; where they differ nothing is
+    written."""
     overwrite: bool = False
     """Replace an older result."""
     json: bool = False

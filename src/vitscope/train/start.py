@@ -21,6 +21,9 @@ from vitscope.weights.fit import fitted_preprocessing, refuse_mismatch, refuse_o
 from vitscope.weights.load import load_model
 from vitscope.weights.source import open_source
 
+ANEW = "leave the model out (--from alone takes that of the weights), or train from new weights (without --from)"
+"""What one can do in training where the layers are others."""
+
 
 def starting_model(
     section: ModelSection, *, num_classes: int, init_from: str | None = None, labels: Sequence[str] | None = None
@@ -65,9 +68,11 @@ def _adapted(source: str, wanted: ModelConfig) -> tuple[VisionModel, Certificate
     if isinstance(opened.config, MAEConfig | SimMIMConfig):
         given, certificate, remarks = _encoder_of(opened.path, wanted)
     else:
+        if opened.config is not None:
+            refuse_other_layers(opened.config, wanted, where=opened.words, fix=ANEW)
         # It is all said here, as remarks.
         given = load_model(opened.path, config=wanted, say=False)
-        certificate, remarks = given.certificate, list(given.certificate.remarks)
+        certificate, remarks = given.certificate, [*given.certificate.warnings, *given.certificate.remarks]
     known = wanted if opened.config is None else opened.config
     if pair(known.img_size) != pair(wanted.img_size):
         old, new = (" x ".join(map(str, pair(config.img_size))) for config in (known, wanted))
@@ -78,8 +83,9 @@ def _adapted(source: str, wanted: ModelConfig) -> tuple[VisionModel, Certificate
 
 def _encoder_of(folder: Path, wanted: ModelConfig) -> tuple[VisionModel, Certificate, list[str]]:
     masked: Any = load_model(folder)
-    remarks = ["of a masked model, only the encoder is taken", *masked.certificate.remarks]
-    remarks += refuse_other_layers(masked.encoder.config, wanted, where=str(folder))
+    remarks = ["of a masked model, only the encoder is taken"]
+    remarks += [*masked.certificate.warnings, *masked.certificate.remarks]
+    remarks += refuse_other_layers(masked.encoder.config, wanted, where=str(folder), fix=ANEW)
     ledger, before = Ledger(), "encoder."
     for entry in masked.certificate.entries:
         if entry.ours is not None and entry.ours.startswith(before):

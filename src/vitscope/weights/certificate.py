@@ -21,6 +21,8 @@ FATES: tuple[Fate, ...] = (
     "matched", "renamed", "transformed", "resampled", "new", "missing", "left out", "unexpected",
 )  # fmt: skip
 COVERED: tuple[Fate, ...] = ("matched", "renamed", "transformed", "resampled")
+MOST_DIFFERENCE = 1e-5
+"""Of any output, as a share of the largest, between two that say the same."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,11 @@ class Proof:
     largest_output: float
     """What to compare it with."""
 
+    @property
+    def is_close(self) -> bool:
+        """Whether they say the same, as far as fp32 can tell. NaN is never close."""
+        return self.largest_difference <= MOST_DIFFERENCE * max(1.0, self.largest_output)
+
 
 @dataclass(frozen=True)
 class Written:
@@ -79,7 +86,7 @@ class Written:
     """The model beside the library the files are for."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Certificate:
     """What a load did, tensor by tensor."""
 
@@ -90,8 +97,12 @@ class Certificate:
     """Of each file read, by its name."""
     entries: tuple[Entry, ...]
     preprocessing: Mapping[str, Any] | None = None
-    """What pictures must go through; nothing where the source does not say."""
+    """What pictures must go through, at the size the model now has; nothing where the source does not say."""
+    dtype: str | None = None
+    """Of the model's numbers: float32, bfloat16 ..."""
     remarks: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    """Remarks a person must be told of, and that `strict` refuses; of tensors, their entries tell."""
     proof: Proof | None = None
     written: Written | None = None
     """What became of it, where it was converted."""
@@ -100,8 +111,8 @@ class Certificate:
         return [entry for entry in self.entries if entry.fate in fates]
 
     @property
-    def parameters(self) -> int:
-        """Numbers in the model."""
+    def numbers(self) -> int:
+        """In the model's tensors: parameters, and buffers that are saved with them."""
         return sum(entry.size for entry in self.entries)
 
     @property
@@ -132,12 +143,21 @@ class Certificate:
     def with_remarks(self, *remarks: str) -> Certificate:
         return replace(self, remarks=(*self.remarks, *remarks))
 
+    def with_warnings(self, *warnings: str) -> Certificate:
+        return replace(self, warnings=(*self.warnings, *warnings))
+
+    def with_dtype(self, dtype: str, *remarks: str) -> Certificate:
+        return replace(self, dtype=dtype).with_remarks(*remarks)
+
     def with_written(self, written: Written) -> Certificate:
         return replace(self, written=written)
 
     def lines(self, width: int = 80) -> list[str]:
         """What a person wants to know of it, in lines no wider than `width`."""
         return lines_of(self, width)
+
+    def __repr__(self) -> str:
+        return f"Certificate({self.source!r}: {self.summary})"
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -146,7 +166,7 @@ class Certificate:
         """Everything, for certificate.json."""
         counts = {fate: len(self.of(fate)) for fate in FATES}
         summary = {
-            "parameters": self.parameters,
+            "numbers": self.numbers,
             "covered_percent": 100 * self.covered,
             "backbone_covered_percent": 100 * self.backbone_covered,
         }
@@ -156,8 +176,10 @@ class Certificate:
             "sha256": dict(self.sha256),
             **summary,
             "tensors": counts,
+            "dtype": self.dtype,
             "preprocessing": self.preprocessing,
             "remarks": list(self.remarks),
+            "warnings": list(self.warnings),
             "proof": None if self.proof is None else asdict(self.proof),
             "written": None if self.written is None else asdict(self.written),
             "entries": [_told(entry) for entry in self.entries],
@@ -183,8 +205,12 @@ class Ledger:
         before = self.said.get(change.ours or "")
         if before is None or change.fate == "new":
             self.add(change)
+        elif change.fate == "left out" and not before.theirs:  # neither here nor there
+            del self.said[str(before.ours)]
         elif change.fate == "left out":  # it has no place here any more
             self.add(replace(change, ours=None, theirs=before.theirs, their_shapes=before.their_shapes))
+        elif before.fate in ("missing", "new"):  # numbers that did not come from the source are not resampled from it
+            self.add(replace(before, shape=change.shape))
         else:
             how = f"{before.how}; {change.how}" if before.how else change.how
             self.add(replace(before, fate=change.fate, shape=change.shape, how=how))

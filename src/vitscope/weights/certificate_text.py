@@ -36,6 +36,8 @@ def lines_of(certificate: Certificate, width: int = 80) -> list[str]:
             lines += ["", *_wrapped("", f"{fate}: {MEANINGS[fate]}", width)]
             lines += _kinds(entries, width) if fate == "transformed" else _rows(entries, width)
     lines += ["", *_wrapped("preprocessing ", _preprocessing(certificate.preprocessing), width)]
+    for warning in certificate.warnings:
+        lines += _wrapped("warning       ", warning, width)
     for remark in certificate.remarks:
         lines += _wrapped("remark        ", remark, width)
     if certificate.proof is not None:
@@ -50,7 +52,7 @@ def _head(certificate: Certificate) -> Iterable[tuple[str, str]]:
     yield "format", certificate.format
     for name, digest in certificate.sha256.items():
         yield "sha256", f"{digest[:SHORT_HASH]}...  {name}"
-    yield "parameters", f"{certificate.parameters:,}"
+    yield "numbers", f"{certificate.numbers:,}{f' of {certificate.dtype}' if certificate.dtype else ''}"
     whole, backbone = certificate.covered, certificate.backbone_covered
     yield "covered", f"{percent(whole)} of them by the source; {percent(backbone)} of the backbone"
 
@@ -61,11 +63,11 @@ def percent(share: float) -> str:
 
 
 def _counts(certificate: Certificate, width: int) -> list[str]:
-    lines = _wrapped(f"{'tensors':>8}  {'parameters':>13}  ", "what became of them", width)
+    lines = _wrapped(f"{'tensors':>8}  {'numbers':>13}  ", "what became of them", width)
     for fate, meaning in MEANINGS.items():
         entries = certificate.of(fate)  # pyright: ignore[reportArgumentType]
         if entries:
-            # What has no place here has no parameters here.
+            # What has no place here has no numbers here.
             size = "" if fate in ("left out", "unexpected") else f"{sum(entry.size for entry in entries):,}"
             lines += _wrapped(f"{len(entries):>8,}  {size:>13}  ", f"{fate}: {meaning}", width)
     return lines
@@ -122,10 +124,8 @@ def _preprocessing(settings: Mapping[str, Any] | None) -> str:
 
 
 def _proof(proof: Proof) -> str:
-    return (
-        f"{proof.library}, {proof.pictures}: the largest difference of any output is {proof.largest_difference:.2g}, "
-        f"the largest output {proof.largest_output:.3g}"
-    )
+    difference = f"largest difference {proof.largest_difference:.2g} of {proof.largest_output:.3g}"
+    return f"{proof.library}: {difference}, {proof.pictures}"
 
 
 def _written(written: Written, width: int) -> list[str]:

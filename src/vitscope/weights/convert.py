@@ -17,13 +17,13 @@ from vitscope.models.config import ModelConfig, Size
 from vitscope.models.model import VisionModel
 from vitscope.weights import folder as own
 from vitscope.weights.adapt import Resampling
-from vitscope.weights.certificate import COVERED, Certificate, Written
+from vitscope.weights.certificate import COVERED, MOST_DIFFERENCE, Certificate, Proof, Written
 from vitscope.weights.formats import huggingface_folder, timm_folder
-from vitscope.weights.load import load_model
+from vitscope.weights.load import load_model, otherwise
 from vitscope.weights.place import flush, make_hidden_beside
 from vitscope.weights.proof import answer, fixed_batch, prove_written
-from vitscope.weights.shards import cast, is_weights, refuse_dtype
-from vitscope.weights.source import open_source
+from vitscope.weights.shards import cast_model, is_weights, refuse_dtype, type_name
+from vitscope.weights.source import digest, open_source
 
 To = Literal["vitscope", "timm", "huggingface"]
 FILE_ENDINGS = (".safetensors", ".pth", ".pt", ".bin")
@@ -32,8 +32,6 @@ KNOWN_BY = {"timm": "architecture", "huggingface": "model_type"}
 """What config.json has in a folder of theirs."""
 BESIDE = (*own.FILES, "preprocessor_config.json", "pytorch_model.bin")
 """What a folder of theirs may hold, besides weights."""
-MOST_DIFFERENCE = 1e-5
-"""Of any output, as a share of the largest, between a model and what was read again."""
 
 
 def convert(
@@ -58,12 +56,13 @@ def convert(
 
     What was written is opened again and every tensor compared. What the format folds or has no place for is named; a
     tensor that differs without a word about it is an error. With `prove`, source and result also meet the libraries
-    they are for. The certificate lies beside the weights: certificate.json, or NAME.certificate.json for a bare file.
-    Either all is written or nothing; `overwrite` replaces an older result.
+    they are for, and where those say something else nothing is written. The certificate lies beside the weights:
+    certificate.json, or NAME.certificate.json for a bare file. Either all is written or nothing; `overwrite` replaces
+    an older result.
     """
     out = Path(out)
     bare = _is_bare(out, to)
-    refuse_dtype(dtype)
+    refuse_dtype(dtype, where="convert(..., dtype=...)")
     _refuse_to_bury(out, to, bare, overwrite)
     model = load_model(
         source,
@@ -77,11 +76,9 @@ def convert(
         strict=strict,
         prove=prove,
     )
+    _refuse_disproof(model.certificate.proof, where=str(source))
     if dtype is not None:
-        for name, tensor in model.state_dict().items():
-            if tensor.is_floating_point():
-                cast(name, tensor, dtype)  # refuses what would become infinite
-        model.to(dtype)
+        _cast(model, dtype)
     place = out.resolve()  # a link stays a link
     if bare:
         return _write_file(model, place, prove=prove)
@@ -96,6 +93,28 @@ def convert(
 
     own.replace_folder(place, write)
     return done[0]
+
+
+def _cast(model: VisionModel, dtype: torch.dtype) -> None:
+    """In another type, with what that does to the answers in the certificate."""
+    if all(tensor.dtype == dtype for tensor in model.state_dict().values() if tensor.is_floating_point()):
+        return
+    images = fixed_batch(model.config, model.preprocessing)
+    before = answer(model, images)
+    said = cast_model(model, dtype)
+    change, largest = (answer(model, images) - before).abs().max().item(), before.abs().max().item()
+    words = f"{said}: outputs change by up to {change:.2g} (they reach {largest:.3g})"
+    certificate: Certificate = model.certificate
+    model.certificate = certificate.with_dtype(type_name(dtype), words)
+
+
+def _refuse_disproof(proof: Proof | None, *, where: str) -> None:
+    if proof is not None and not proof.is_close:
+        raise VitscopeError(
+            otherwise(proof),
+            where=where,
+            fix="nothing was written; is the config that of the weights? prove=False (--no-proof) goes on all the same",
+        )
 
 
 def _folder_writer(to: To, model: VisionModel) -> Callable[[Path], list[str]]:
@@ -180,6 +199,7 @@ def _checked(
         if layout != "vitscope":
             remarks = [*remarks, proof]
         proof = None
+    _refuse_disproof(proof, where=name)
     written = Written(
         format=to,
         place=name,
@@ -239,14 +259,22 @@ def _refuse_to_bury(out: Path, to: To, bare: bool, overwrite: bool) -> None:
         return
     if not out.exists() or (not bare and out.is_dir() and not any(out.iterdir())):
         return
-    is_ours = out.is_file() if bare else out.is_dir() and _is_theirs(out, to)
+    is_ours = _was_converted(out) if bare else out.is_dir() and _is_theirs(out, to)
     if not is_ours:
-        raise VitscopeError(
-            f"'{out}' is not {'a file' if bare else f'a folder with a {to} model and nothing else'}, and would be lost",
-            fix="choose a new place",
-        )
+        wanted = "a file convert wrote" if bare else f"a folder with a {to} model and nothing else"
+        beside = f"; {_certificate_of(out).name}, beside it, would speak of it" if bare else ""
+        raise VitscopeError(f"'{out}' is not {wanted}{beside}, and would be lost", fix="choose a new place")
     if not overwrite:
         raise VitscopeError(f"'{out}' already exists", fix="choose a new place, or pass overwrite=True (--overwrite)")
+
+
+def _was_converted(file: Path) -> bool:
+    """Whether the certificate beside a bare file speaks of just this file."""
+    try:
+        told: Any = json.loads(_certificate_of(file).read_text(encoding="utf-8"))
+        return file.is_file() and told["written"]["sha256"][file.name] == digest(file)
+    except (OSError, ValueError, RecursionError, KeyError, TypeError):
+        return False
 
 
 def _is_theirs(folder: Path, to: To) -> bool:

@@ -36,7 +36,8 @@ def create_model(name: str, *, pretrained: bool = False, **settings: Any) -> Vis
 
     published = published_for(name)
     # Before anything is downloaded; the hub's own description is compared again afterwards.
-    refuse_other_layers(model_config(published.model), config, where=f"create_model('{name}', pretrained=True)")
+    where = f"create_model('{name}', pretrained=True)"
+    refuse_other_layers(model_config(published.model), config, where=where, fix="leave pretrained out")
     return load_model(published.hub, config=config).train()
 
 

@@ -106,12 +106,14 @@ FREE = {
 """Settings that may differ from those of the weights' model."""
 
 
-def refuse_other_layers(given: ModelConfig, asked: ModelConfig, *, where: str) -> list[str]:
+def refuse_other_layers(given: ModelConfig, asked: ModelConfig, *, where: str, fix: str = "") -> list[str]:
+    """What is to be said of settings without weights that differ. `fix` is what else the asker can do."""
+    other = f", or {fix}" if fix else ""
     if given.family != asked.family:
         raise ConfigError(
             expected("model.family", f"'{given.family}', of which the weights are", f"'{asked.family}'"),
             where=where,
-            fix="name a model of that family, or leave the model out: --from alone takes the one of the weights",
+            fix=f"name a model of that family{other}",
         )
     remarks, wanted = [], _layers(asked)
     for key, value in _layers(given).items():
@@ -125,7 +127,7 @@ def refuse_other_layers(given: ModelConfig, asked: ModelConfig, *, where: str) -
         raise ConfigError(
             expected(f"model.{key}", f"{theirs}, as the weights have it", ours),
             where=where,
-            fix="set it to that, or train from new weights (without --from)",
+            fix=f"set it to that{other}",
         )
     return remarks
 

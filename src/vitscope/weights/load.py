@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +14,14 @@ from vitscope.core.config import to_dict
 from vitscope.core.errors import ConfigError, VitscopeError
 from vitscope.models.config import ModelConfig, Size
 from vitscope.models.model import VisionModel
-from vitscope.models.variants import model_config
 from vitscope.weights.adapt import Resampling, adapt
 from vitscope.weights.certificate import Certificate, Ledger, Proof
 from vitscope.weights.create import with_settings
 from vitscope.weights.fit import fitted_preprocessing, refuse_other_layers
-from vitscope.weights.folder import load_config
+from vitscope.weights.given_config import given_config, with_classes
 from vitscope.weights.names import cleaned
 from vitscope.weights.read import read_as_stored
+from vitscope.weights.shards import WRITABLE, cast_model, refuse_dtype, type_name
 from vitscope.weights.source import Source, open_source
 from vitscope.weights.stored_config import fitting_models
 
@@ -47,27 +49,38 @@ def load_model(
     """A model with the weights of `source`, in eval mode.
 
     `source` is a model folder (ours, timm's, Hugging Face's), a run, a weights file (.safetensors, .pth, .npz ...), or
-    a name on the hub. A bare file does not say what it is for: give `config`, the name of a model, a model folder, or
-    the settings themselves.
+    a name on the hub. A bare file does not say what it is for: give `config`, the name of a model, a model folder
+    (ours, timm's, Hugging Face's), or the settings themselves. A name stands for the layers: how many classes there are
+    the weights say, unless `num_classes` does.
 
     `img_size`, `patch_size`, `in_chans` and `num_classes` (and whatever `config` says) may differ from the weights':
     positions and filters are resampled as `resampling` says, the head is made anew, and both are said. The backbone
-    must be covered in full, unless `allow_partial`; with `strict` nothing may be resampled, new or left out.
+    must be covered in full, unless `allow_partial`; with `strict` nothing may be resampled or new, no head left out:
+    all that is otherwise a warning is an error.
 
     With `prove` the model, before it is adapted, and the library its weights come from look at two photographs, and the
-    certificate says how far their answers differ, or why they could not be compared. That takes the time and the memory
-    of that library's model.
+    certificate says how far their answers differ, or why they could not be compared; more than rounding explains is a
+    warning. That takes the time and the memory of that library's model.
 
     The model carries `preprocessing`, `labels` and `certificate`: what became of every tensor. A folder of our own
     comes back bit for bit as it was saved. What was resampled, begins anew or is unknown goes to the log as a warning,
     unless `say` is False, for those who tell it themselves.
     """
+    refuse_dtype(dtype, where="load_model(..., dtype=...)")
     opened = open_source(source)
     wishes: dict[str, Any] = dict(zip(PICTURE, (img_size, patch_size, in_chans, num_classes), strict=True))
-    layers, remarks = _layers(opened, config)
+    given = None if config is None else given_config(config)
+    layers, other_pool = _layers(opened, None if given is None else given.config)
     model, ledger, by = read_as_stored(opened, layers, allow_partial=allow_partial)
+    warnings = _not_finite(model)
     proof = _proof(model, ledger, opened, by.library) if prove else None
-    wanted = _wanted(model.config if config is None else _given(config), wishes)
+    wanted = model.config if given is None else given.config
+    if given is not None and not given.says_classes and num_classes is None:
+        # A name stands for an architecture; how many classes there are the weights know.
+        wanted = with_classes(wanted, model.num_classes)
+        if given.config.num_classes and not model.num_classes:
+            ledger.remarks.append("the weights have no head, and so has the model")
+    wanted = _wanted(wanted, wishes)
     changes = adapt(model, wanted, resampling or Resampling())
     for entry in changes:
         ledger.change(entry)
@@ -76,17 +89,22 @@ def load_model(
         format=by.name,
         sha256=opened.sha256(),
         entries=ledger.entries(model.state_dict()),
-        preprocessing=None if opened.preprocessing is None else to_dict(opened.preprocessing),
-        remarks=(*ledger.remarks, *remarks),
+        dtype=" and ".join(sorted({type_name(one.dtype) for one in model.parameters()})),
+        remarks=tuple(ledger.remarks),
+        warnings=tuple(warnings),
     )
+    # A head reads what is pooled: another pool is another input for it.
+    keeps_head = model.num_classes > 0 and not _new_head(certificate)
+    certificate = certificate.with_warnings(*other_pool) if keeps_head else certificate.with_remarks(*other_pool)
     if prove:
         certificate = certificate.with_remarks(proof) if isinstance(proof, str) else certificate.with_proof(proof)
     if strict:
         _refuse_any_change(certificate)
+    said = None if dtype is None else cast_model(model, dtype)
+    if dtype is not None and said is not None:
+        certificate = certificate.with_dtype(type_name(dtype), said)
     _carry(model, opened, certificate)
-    if dtype is not None:
-        model.to(dtype)
-    for line in warnings_of(certificate) if say else ():
+    for line in warnings_of(model.certificate) if say else ():
         log.warning("%s: %s", opened.words, line)
     return model.eval()
 
@@ -94,24 +112,16 @@ def load_model(
 # --- what the weights are for -----------------------------------------------------------------------------------
 
 
-def _given(config: ModelConfig | str | Path) -> ModelConfig:
-    """Settings, of a model folder, or behind a name."""
-    if not isinstance(config, str | Path):
-        return config
-    return load_config(config) if Path(config).is_dir() else model_config(str(config))
-
-
-def _layers(opened: Source, config: ModelConfig | str | Path | None) -> tuple[ModelConfig, list[str]]:
+def _layers(opened: Source, given: ModelConfig | None) -> tuple[ModelConfig, list[str]]:
     """The settings that say which layers the tensors belong to, and what is to be said of them."""
-    if config is None and opened.config is None:
+    if given is None and opened.config is None:
         raise ConfigError(
             "a bare weights file does not say which model it is for",
             where=opened.words,
             fix=_which_config(opened),
         )
-    if config is None:
+    if given is None:
         return opened.config, []  # pyright: ignore[reportReturnType]
-    given = _given(config)
     if opened.config is None:
         return given, []
     remarks = refuse_other_layers(opened.config, given, where=opened.words)
@@ -122,8 +132,8 @@ def _layers(opened: Source, config: ModelConfig | str | Path | None) -> tuple[Mo
 def _which_config(opened: Source) -> str:
     fitting = fitting_models(cleaned(opened.weights))
     if fitting:
-        return f"give config=, the name of its model. By their shapes these fit: {', '.join(fitting)}"
-    return "give config=, the name of its model (vitscope models lists them), a model folder, or its settings"
+        return f"give config= (--model), the name of its model. By their shapes these fit: {', '.join(fitting)}"
+    return "give config= (--model), the name of its model (vitscope models lists them), or a model folder"
 
 
 def _wanted(config: ModelConfig, wishes: dict[str, Any]) -> ModelConfig:
@@ -157,21 +167,55 @@ def warnings_of(certificate: Certificate) -> list[str]:
         ("resampled", "resampled"),
         ("new", "begins anew"),
         ("missing", "not in the source, begins anew"),
+        ("left out", "left out"),
         ("unexpected", "in the source, unknown here"),
     ):
-        entries = certificate.of(fate)  # pyright: ignore[reportArgumentType]
-        names = [e.ours or e.theirs[0] for e in entries]
-        if names:
-            how = f" ({entries[0].how})" if entries[0].how else ""
-            lines.append(f"{words}: {', '.join(names[:5])}{' ...' if len(names) > 5 else ''}{how}")
+        by_how: dict[str, list[str]] = {}
+        for entry in certificate.of(fate):  # pyright: ignore[reportArgumentType]
+            if fate != "left out" or entry.in_head:  # what else has no place here is known not to matter
+                by_how.setdefault(entry.how, []).append(entry.ours or entry.theirs[0])
+        for how, names in by_how.items():
+            shown = f"{', '.join(names[:5])}{' ...' if len(names) > 5 else ''}"
+            lines.append(f"{words}: {shown}{f' ({how})' if how else ''}")
+    lines += certificate.warnings
+    proof = certificate.proof
+    if proof is not None and not proof.is_close:
+        lines.append(otherwise(proof))
     return lines
 
 
+def otherwise(proof: Proof) -> str:
+    """Of a proof that proves the contrary."""
+    if not math.isfinite(proof.largest_difference):
+        return f"{proof.library} and this model cannot be compared: their outputs are not finite"
+    return (
+        f"{proof.library} answers otherwise: outputs differ by up to {proof.largest_difference:.2g}, "
+        f"and reach {proof.largest_output:.3g}"
+    )
+
+
+def _not_finite(model: VisionModel) -> list[str]:
+    count = 0
+    for tensor in model.state_dict().values():
+        if tensor.is_floating_point() and tensor.numel():
+            known = tensor if tensor.dtype in WRITABLE else tensor.float()
+            if not all(end.isfinite() for end in known.aminmax()):  # one look, and no memory, for the usual case
+                count += int((~known.isfinite()).sum())
+    return [f"{count:,} numbers are not finite" if count > 1 else "1 number is not finite"] if count else []
+
+
+def _new_head(certificate: Certificate) -> bool:
+    return any(entry.in_head for entry in certificate.of("new", "missing"))
+
+
 def _carry(model: VisionModel, opened: Source, certificate: Certificate) -> None:
-    """Preprocessing at the size the model now has, labels as long as its classes are theirs, and the certificate."""
+    """Preprocessing at the size the model now has, labels as long as its head is theirs, and the certificate."""
     preprocessing = fitted_preprocessing(opened.preprocessing, model.config)
-    labels = opened.labels if opened.labels is not None and len(opened.labels) == model.num_classes else None
+    labels = opened.labels
+    if labels is not None and (len(labels) != model.num_classes or _new_head(certificate)):
+        labels = None
     for part in model.modules():  # the encoder of a masked model is a model too, and is taken away to be used
         if isinstance(part, VisionModel):
             part.preprocessing, part.labels = preprocessing, labels
-    model.certificate = certificate
+    told = None if preprocessing is None else to_dict(preprocessing)
+    model.certificate = replace(certificate, preprocessing=told)

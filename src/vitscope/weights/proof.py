@@ -27,7 +27,8 @@ from vitscope.weights.fit import fitted_preprocessing
 from vitscope.weights.formats import huggingface_folder, timm_folder
 from vitscope.weights.source import Source
 
-PICTURES = "scikit-learn's photographs 'china' and 'flower'"
+PICTURES = ("china", "flower")
+"""scikit-learn's photographs."""
 Peer = Callable[[Tensor], Tensor]
 
 
@@ -46,7 +47,13 @@ def prove_written(
         return compare(model, "timm", lambda: timm_folder.peer(path), preprocessing=preprocessing)
     if layout == "timm file":
         config = model.config
-        return compare(model, "timm", lambda: timm_folder.peer_of_file(path, config), preprocessing=preprocessing)
+        return compare(
+            model,
+            "timm",
+            lambda: timm_folder.peer_of_file(path, config),
+            preprocessing=preprocessing,
+            built=", built by the config given",  # a mistake in it would be in both
+        )
     if layout == "huggingface":
         return compare(
             model,
@@ -73,8 +80,10 @@ def compare(
     *,
     preprocessing: PreprocessConfig | None,
     ask: Callable[[VisionModel, Tensor], Tensor] = features_or_logits,
+    built: str = "",
 ) -> Proof | str:
-    """The largest difference of any output between `model` and what `open_peer` opens; `ask` is how ours is asked."""
+    """The largest difference of any output between `model` and what `open_peer` opens; `ask` is how ours is asked, and
+    `built` what else is to be said of theirs."""
     try:
         name = f"{library} {version(library)}"
     except PackageNotFoundError:
@@ -93,8 +102,8 @@ def compare(
     if ours.shape != theirs.shape:
         return f"not compared: {name} answers with {tuple(theirs.shape)}, this model with {tuple(ours.shape)}"
     return Proof(
-        library=name,
-        pictures=f"{len(images)} pictures of {' x '.join(map(str, images.shape[2:]))}: {PICTURES}",
+        library=f"{name}{built}",
+        pictures=f"two photographs at {' x '.join(map(str, images.shape[2:]))}, the same tensors for both",
         largest_difference=(ours - theirs).abs().max().item(),
         largest_output=theirs.abs().max().item(),
     )
@@ -128,7 +137,7 @@ def fixed_batch(config: ModelConfig, preprocessing: PreprocessConfig | None) -> 
     size, channels = pair(config.img_size), config.in_chans
     seen = fitted_preprocessing(preprocessing, config) or half_normalised(size, channels)
     if channels in (1, 3):
-        return torch.stack([preprocess(builtin_picture(name), seen) for name in ("china", "flower")])
+        return torch.stack([preprocess(builtin_picture(name), seen) for name in PICTURES])
     grey = updated(seen, in_chans=1, mean=seen.mean[:1], std=seen.std[:1])
-    pictures = [preprocess(builtin_picture(name), grey) for name in ("china", "flower")]
+    pictures = [preprocess(builtin_picture(name), grey) for name in PICTURES]
     return torch.stack([picture.repeat(channels, 1, 1) for picture in pictures])

@@ -17,6 +17,7 @@ from vitscope.weights.files import Stored
 from vitscope.weights.formats import OWN, recognised
 from vitscope.weights.match import Format, Match, Unheld
 from vitscope.weights.names import cleaned
+from vitscope.weights.shards import type_name
 from vitscope.weights.source import Source
 from vitscope.weights.stored_config import stored_config
 
@@ -31,8 +32,9 @@ def read_as_stored(opened: Source, like: ModelConfig, *, allow_partial: bool) ->
     matches = {name: match for name in empty.state_dict() if (match := find(name)) is not None}
     found = {name: match for name, match in matches.items() if all(part in stored for part in match.theirs)}
     tensors = {name: _owned(match.read(*(stored[part] for part in match.theirs))) for name, match in found.items()}
+    kinds = _types(tensors)
     if opened.layout != "vitscope":
-        tensors = _of_one_type(tensors)
+        tensors = _of_one_type(tensors, kinds)
     config = like  # a folder of ours says all of it, and must hold what it says
     if opened.layout != "vitscope":
         shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
@@ -42,6 +44,9 @@ def read_as_stored(opened: Source, like: ModelConfig, *, allow_partial: bool) ->
         model = build_model(config)
     ledger = _entered(model, found, tensors, stored, by.left_out(stored, like))
     ledger.remarks += [*stored.remarks, *by.remarks(stored, like)]
+    if len(kinds) > 1 and opened.layout != "vitscope":
+        mixed, all_of = (" and ".join(sorted(map(type_name, some))) for some in (kinds, _types(tensors)))
+        ledger.remarks.append(f"the source mixes {mixed}; all were cast to {all_of}")
     broken = _faults(ledger)
     if broken and not allow_partial:
         raise VitscopeError(
@@ -53,6 +58,9 @@ def read_as_stored(opened: Source, like: ModelConfig, *, allow_partial: bool) ->
     kept = {name: tensor for name, tensor in tensors.items() if _fits(ledger, name)}
     if len(kept) < len(model.state_dict()):
         model = build_model(config)
+        kinds = _types(kept)
+        if len(kinds) == 1:  # what begins anew is of the type of the others
+            model.to(kinds.pop())
     model.load_state_dict(kept, strict=False, assign=True)
     model.reset_buffers()
     return model, ledger, by
@@ -71,9 +79,12 @@ def _owned(tensor: Tensor) -> Tensor:
     return tensor if whole and tensor.is_contiguous() else tensor.clone(memory_format=torch.contiguous_format)
 
 
-def _of_one_type(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def _types(tensors: dict[str, Tensor]) -> set[torch.dtype]:
+    return {tensor.dtype for tensor in tensors.values() if tensor.is_floating_point()}
+
+
+def _of_one_type(tensors: dict[str, Tensor], kinds: set[torch.dtype]) -> dict[str, Tensor]:
     """Where floating-point types are mixed, the widest for all."""
-    kinds = {tensor.dtype for tensor in tensors.values() if tensor.is_floating_point()}
     if len(kinds) < 2:
         return tensors
     widest = max(kinds, key=lambda kind: torch.finfo(kind).bits)

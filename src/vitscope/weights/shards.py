@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from vitscope.core.errors import ConfigError, VitscopeError, expected
 from vitscope.core.files import write_json
@@ -46,10 +46,29 @@ def write_weights(
     write_json(folder / INDEX, {"metadata": {"total_size": total}, "weight_map": homes})
 
 
-def refuse_dtype(dtype: torch.dtype | None) -> None:
+def refuse_dtype(dtype: torch.dtype | None, *, where: str = "save_model(..., dtype=...)") -> None:
     if dtype is not None and dtype not in WRITABLE:
         known = ", ".join(str(one) for one in WRITABLE)
-        raise ConfigError(expected("dtype", f"one of {known}", dtype), where="save_model(..., dtype=...)")
+        raise ConfigError(
+            expected("dtype", f"one of {known}", repr(dtype)),
+            where=where,
+            fix="give torch's own, such as torch.bfloat16",
+        )
+
+
+def cast_model(model: nn.Module, dtype: torch.dtype) -> str | None:
+    """The model in another type, never with infinities that were numbers; in words, what was cast, if anything."""
+    floats = {name: tensor for name, tensor in model.state_dict().items() if tensor.is_floating_point()}
+    others = {tensor.dtype for tensor in floats.values()} - {dtype}
+    for name, tensor in floats.items():
+        if tensor.dtype != dtype:
+            cast(name, tensor, dtype)
+    model.to(dtype)
+    return f"numbers cast from {' and '.join(sorted(map(type_name, others)))} to {type_name(dtype)}" if others else None
+
+
+def type_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def refuse_shard_bytes(shard_bytes: int) -> None:

@@ -44,7 +44,7 @@ class Source:
     """config.json, as it lies there."""
 
     def sha256(self) -> dict[str, str]:
-        return {file.name: _digest(file) for file in self.weights.files}
+        return {file.name: digest(file) for file in self.weights.files}
 
 
 def open_source(source: str | Path) -> Source:
@@ -62,10 +62,26 @@ def open_source(source: str | Path) -> Source:
     )
 
 
+def described_in(folder: Path) -> tuple[ModelConfig, bool]:
+    """The settings of the model a folder describes, ours, timm's or Hugging Face's, and whether they say how many
+    classes there are. Only the last needs weights, which say it there."""
+    folder = own.model_folder(folder)
+    described = _described(folder)
+    if described is None or _is_own(described):
+        return own.load_config(folder), True
+    if "architecture" in described:
+        return timm_folder.described_by(described, folder)[0], True
+    return _open_folder(folder, str(folder)).config, False  # pyright: ignore[reportReturnType]
+
+
+def _is_own(described: dict[str, Any]) -> bool:
+    return isinstance(described.get("format"), int) or "family" in described
+
+
 def _open_folder(folder: Path, words: str) -> Source:
     folder = own.model_folder(folder)
     described = _described(folder)
-    if described is None or isinstance(described.get("format"), int) or "family" in described:
+    if described is None or _is_own(described):
         config = own.load_config(folder)
         preprocessing, labels = own.carried_by(folder, config)
         return Source(words, "vitscope", folder, own.stored_in(folder), config, preprocessing, labels, described)
@@ -99,6 +115,6 @@ def _weights_in(folder: Path) -> Path:
     raise VitscopeError("the folder has no weights", where=str(folder), fix=f"it should hold {' or '.join(WEIGHTS)}")
 
 
-def _digest(file: Path) -> str:
+def digest(file: Path) -> str:
     with file.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
