@@ -11,13 +11,14 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from vitscope.core.config import updated
+from vitscope.core.config import shortened, updated
 from vitscope.core.errors import ConfigError, VitscopeError, expected
 from vitscope.core.files import write_json
 from vitscope.data.config import PreprocessConfig, half_normalised
 from vitscope.models.config import MAEConfig, ModelConfig, SimMIMConfig, ViTConfig, pair
 from vitscope.models.model import VisionModel
 from vitscope.weights.files import Stored
+from vitscope.weights.formats.damaged import refusing_damage
 from vitscope.weights.formats.huggingface import (
     DECODER_POSITIONS,
     MASK_TOKEN,
@@ -44,11 +45,13 @@ def described_by(
     """What a folder says of its model, its pictures and its classes. What a person should know beside that is added to
     the remarks of `stored`."""
     where = str(folder / CONFIG)
-    tensors = cleaned(stored)
-    config = read_config(described, tensors, sincos=_has_sincos(described, tensors), where=where)
-    pictures = _pictures(described, folder, pair(config.img_size))
-    stored.remarks = (*stored.remarks, *_remarks(described, config, pictures))
-    return config, pictures, _labels(described, where)
+    with refusing_damage(where):
+        tensors = cleaned(stored)
+        config = read_config(described, tensors, sincos=_has_sincos(described, tensors), where=where)
+        with refusing_damage(str(folder / PICTURES)):
+            pictures = _pictures(described, folder, pair(config.img_size))
+        stored.remarks = (*stored.remarks, *_remarks(described, config, pictures))
+        return config, pictures, _labels(described, where)
 
 
 def _has_sincos(described: dict[str, Any], tensors: Stored) -> bool:
@@ -88,7 +91,8 @@ def _labels(described: dict[str, Any], where: str) -> list[str] | None:
         numbered = {}
     if sorted(numbered) != list(range(len(names))):
         raise ConfigError(
-            expected("id2label", f"the numbers 0 to {len(names) - 1}, each with a name", sorted(names)[:5]), where=where
+            expected("id2label", f"the numbers 0 to {len(names) - 1}, each with a name", shortened(sorted(names)[:5])),
+            where=where,
         )
     return [numbered[number] for number in range(len(numbered))]
 

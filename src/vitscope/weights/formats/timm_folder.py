@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file as save_safetensors
 from torch import Tensor
 
-from vitscope.core.config import updated
+from vitscope.core.config import shortened, updated
 from vitscope.core.errors import ConfigError, UsageError, expected
 from vitscope.core.files import write_json
 from vitscope.data.config import NORMALISATIONS, PreprocessConfig, half_normalised
@@ -20,6 +20,7 @@ from vitscope.models.config import ModelConfig, ResNetConfig, SwinConfig, ViTCon
 from vitscope.models.model import VisionModel
 from vitscope.models.reconstruction import MaskedModel
 from vitscope.weights.fit import fitted_preprocessing
+from vitscope.weights.formats.damaged import numbers, refusing_damage
 from vitscope.weights.formats.timm_arguments import POOLS, config_of
 from vitscope.weights.formats.timm_spelling import Spelling, spelled
 
@@ -41,12 +42,19 @@ def described_by(
 ) -> tuple[ModelConfig, PreprocessConfig | None, list[str] | None]:
     """What config.json says of the model, of its pictures and of its classes."""
     where = str(folder / CONFIG)
+    with refusing_damage(where):
+        return _described(described, where)
+
+
+def _described(
+    described: Mapping[str, Any], where: str
+) -> tuple[ModelConfig, PreprocessConfig | None, list[str] | None]:
     pretrained = described.get("pretrained_cfg")
     if not isinstance(pretrained, Mapping):
         pretrained = described  # timm's first way: all in one
     given = described.get("model_args") or {}
     if not isinstance(given, Mapping):
-        raise ConfigError(expected("model_args", "a mapping of arguments", repr(given)), where=where)
+        raise ConfigError(expected("model_args", "a mapping of arguments", shortened(given)), where=where)
     arguments = {**_implied(described, pretrained, where), **given}
     config = config_of(str(described["architecture"]), arguments, where=where)
     if isinstance(config, ResNetConfig) and pretrained.get("input_size"):
@@ -74,7 +82,7 @@ def _implied(described: Mapping[str, Any], pretrained: Mapping[str, Any], where:
 def _input_size(pretrained: Mapping[str, Any], where: str) -> list[int]:
     size = pretrained["input_size"]
     if not isinstance(size, list) or len(size) != 3 or not all(isinstance(side, int) and side > 0 for side in size):
-        raise ConfigError(expected("input_size", "[channels, height, width]", repr(size)), where=where)
+        raise ConfigError(expected("input_size", "[channels, height, width]", shortened(size)), where=where)
     return size
 
 
@@ -90,22 +98,26 @@ def _preprocessing(pretrained: Mapping[str, Any], where: str) -> PreprocessConfi
     mode, share = pretrained.get("crop_mode") or "center", pretrained.get("crop_pct") or DEFAULT_CROP
     interpolation = pretrained.get("interpolation") or "bicubic"
     fix = "load the weights file by itself and give the model a preprocessing: load_model(file, config=...)"
-    if mode not in CROPS:
-        raise ConfigError(expected("crop_mode", f"one of {', '.join(CROPS)}", repr(mode)), where=where, fix=fix)
+    if mode not in tuple(CROPS):
+        raise ConfigError(expected("crop_mode", f"one of {', '.join(CROPS)}", shortened(mode)), where=where, fix=fix)
     if interpolation not in INTERPOLATIONS:
         wanted = f"one of {', '.join(INTERPOLATIONS)}"
-        raise ConfigError(expected("interpolation", wanted, repr(interpolation)), where=where, fix=fix)
-    mean, std = (pretrained.get(key) or NORMALISATIONS["imagenet"][place] for place, key in enumerate(("mean", "std")))
+        raise ConfigError(expected("interpolation", wanted, shortened(interpolation)), where=where, fix=fix)
+    mean, std = (
+        numbers(pretrained.get(key) or NORMALISATIONS["imagenet"][place], key, None, where=where)
+        for place, key in enumerate(("mean", "std"))
+    )
+    (share,) = numbers([share], "crop_pct", 1, where=where)
     if len(mean) != in_chans:  # timm says nothing of other channels than these
         mean, std = ((sum(values) / len(values),) * in_chans for values in (mean, std))
     return PreprocessConfig(
         img_size=(height, width),
         in_chans=in_chans,
         crop=CROPS[mode],  # pyright: ignore[reportArgumentType]
-        crop_share=float(share),
+        crop_share=share,
         interpolation=interpolation,
-        mean=tuple(map(float, mean)),
-        std=tuple(map(float, std)),
+        mean=mean,
+        std=std,
     )
 
 
