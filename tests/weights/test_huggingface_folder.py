@@ -410,3 +410,31 @@ def test_a_rectangle_that_is_cut_is_refused_before_anything_is_written(tmp_path:
     with pytest.raises(ConfigError, match=r"preprocessing\.crop: expected 'squash'"):
         save_folder(model, tmp_path)
     assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("changes", [{"crop": "centre"}, {"crop": "squash"}, {"crop": "squash", "crop_share": 0.875}])
+@pytest.mark.parametrize("backend", ["pil", "torchvision"])
+def test_grey_pictures_stay_grey(changes: dict[str, Any], backend: str, tmp_path: Path) -> None:
+    model = filled(ViTConfig(**SMALL, in_chans=1, num_classes=4))
+    model.preprocessing = updated(half_normalised((96, 96), 1), **changes)
+    remarks = save_folder(model, tmp_path)
+    assert any("grey pictures ('L')" in remark for remark in remarks)
+    picture = builtin_picture().convert("L").resize((140, 120))
+    theirs = through_transformers(tmp_path, [picture], backend=backend)
+    ours = model(preprocess(picture, model.preprocessing)[None])
+    assert largest_difference(ours.detach(), theirs) < (LOGITS if backend == "pil" else 0.05)
+
+
+@pytest.mark.parametrize("img_size", [96, (64, 96)], ids=["square", "oblong"])
+def test_fixed_positions_without_a_head_are_opened_by_auto_model(img_size: Any, tmp_path: Path) -> None:
+    model = filled(ViTConfig(**{**SMALL, "img_size": img_size}, num_classes=0, position="sincos"))
+    save_folder(model, tmp_path)
+    pictures = torch.randn(
+        2, 3, *((96, 96) if img_size == 96 else img_size), generator=torch.Generator().manual_seed(1)
+    )
+    with quiet(), torch.inference_mode():
+        theirs = transformers.AutoModel.from_pretrained(tmp_path).eval()(pictures).last_hidden_state
+        assert largest_difference(model.forward_features(pictures), theirs) < LOGITS
+    again = load_model(tmp_path, say=False)
+    assert again.config == model.config
+    assert all(torch.equal(tensor, again.state_dict()[name]) for name, tensor in model.state_dict().items())

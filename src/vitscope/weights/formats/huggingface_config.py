@@ -58,8 +58,9 @@ def read_config(described: dict[str, Any], tensors: Collection[str], *, sincos: 
         settings["patch_size"] = described.get("patch_size", 16)
     if kind == "deit":
         settings |= _deit(described, tensors)
+    settings["position"] = "sincos" if sincos else "learned"
     if kind == "vit_mae":
-        settings |= {"position": "sincos" if sincos else "learned", "init": "xavier"}
+        settings["init"] = "xavier"
     if kind == "vit_mae" and "decoder.decoder_embed.weight" in tensors:
         return _mae(settings, described, where)
     if "decoder.0.weight" in tensors:
@@ -220,7 +221,8 @@ def _chosen(config: ViTConfig | MAEConfig | SimMIMConfig) -> TheirClass:
         return TheirClass("DeiTForImageClassification", "deit", "deit.")
     if config.num_classes:
         return TheirClass("ViTForImageClassification", "vit", "vit.")
-    return TheirClass("ViTMAEModel", "vit_mae") if config.position == "sincos" else TheirClass("ViTModel", "vit")
+    # Not ViTMAEModel, fixed positions or not: it shuffles the patches even where it hides none.
+    return TheirClass("ViTModel", "vit")
 
 
 def _never_held(vit: ViTConfig) -> list[str]:
@@ -295,7 +297,7 @@ def written_config(config: ModelConfig, chosen: TheirClass, *, labels: list[str]
         described["intermediate_size"] = vit.block_mlp_dims[0]
     if vit.num_registers and "dinov2" in chosen.model_type:
         described["num_register_tokens"] = vit.num_registers
-    if chosen.model_type == "vit_mae":
+    if isinstance(config, MAEConfig):
         described |= _written_decoder(config, vit)
     if isinstance(config, SimMIMConfig):
         described |= {"encoder_stride": pair(vit.patch_size)[0], "mask_ratio": config.mask_ratio}
@@ -305,9 +307,7 @@ def written_config(config: ModelConfig, chosen: TheirClass, *, labels: list[str]
     return described
 
 
-def _written_decoder(config: ModelConfig, vit: ViTConfig) -> dict[str, Any]:
-    if not isinstance(config, MAEConfig):  # an encoder alone, which is to see every patch
-        return {"mask_ratio": 0.0}
+def _written_decoder(config: MAEConfig, vit: ViTConfig) -> dict[str, Any]:
     return {
         "decoder_hidden_size": config.decoder_embed_dim,
         "decoder_num_hidden_layers": config.decoder_depth,

@@ -55,17 +55,17 @@ def described_by(
 
 
 def _has_sincos(described: dict[str, Any], tensors: Stored) -> bool:
-    """Whether the positions are MAE's fixed ones; its files hold them, and may hold others."""
+    """Whether the positions are the fixed ones of MAE; files hold them as a table, which may also be another."""
     try:
         grid = [s // p for s, p in zip(*(pair(described.get(k, d)) for k, d in SIZES), strict=True)]
     except (TypeError, ValueError, ZeroDivisionError):
         return False  # told when the config is read
     name = f"{backbone_of(tensors)}{POSITIONS}"
-    return described.get("model_type") == "vit_mae" and holds_sincos(tensors, name, (grid[0], grid[1]))
+    return holds_sincos(tensors, name, (grid[0], grid[1]))
 
 
 SIZES = (("image_size", 224), ("patch_size", 16))
-"""What MAE's grid follows from, and what is meant where it is not said."""
+"""What the grid follows from, and what is meant where it is not said."""
 
 
 def _pictures(described: dict[str, Any], folder: Path, img_size: tuple[int, int]) -> PreprocessConfig | None:
@@ -123,6 +123,9 @@ def save_folder(model: VisionModel, folder: Path) -> list[str]:
     remarks: list[str] = []
     pictures = _pictures_of(model, remarks)
     told = written_pictures(pictures, where=where)
+    if pictures.in_chans != 3:
+        kind = "grey pictures ('L')" if pictures.in_chans == 1 else f"pictures of {pictures.in_chans} channels"
+        remarks.append(f"a processor of transformers turns colours into no other channels: give it {kind}")
     tensors = _written_tensors(model, chosen, remarks)
     labels = model.labels if model.labels is not None else [str(number) for number in range(config.num_classes)]
     dtype = str(next(iter(tensors.values())).dtype).removeprefix("torch.")

@@ -71,9 +71,9 @@ def written_pictures(config: PreprocessConfig, *, where: str) -> dict[str, Any]:
         "do_normalize": True,
         "image_mean": list(config.mean),
         "image_std": list(config.std),
+        # Said for other channels too: what is not said, some of their processors take for true.
+        "do_convert_rgb": config.in_chans == 3,
     }
-    if config.in_chans == 3:
-        told["do_convert_rgb"] = True
     cut = {"do_center_crop": True, "crop_size": {"height": height, "width": width}}
     if config.crop == "centre":
         if height != width:
