@@ -22,6 +22,7 @@ from vitscope.data.photographs import builtin_picture
 from vitscope.data.preprocess import preprocess
 from vitscope.models.build import build_model
 from vitscope.models.config import CNNConfig, MAEConfig, SimMIMConfig, ViTConfig
+from vitscope.weights.adapt import Resampling
 from vitscope.weights.formats.huggingface_config import read_config
 from vitscope.weights.formats.huggingface_folder import save_folder
 from vitscope.weights.formats.huggingface_pictures import read_pictures, written_pictures
@@ -438,3 +439,40 @@ def test_fixed_positions_without_a_head_are_opened_by_auto_model(img_size: Any, 
     again = load_model(tmp_path, say=False)
     assert again.config == model.config
     assert all(torch.equal(tensor, again.state_dict()[name]) for name, tensor in model.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    ("case", "positions"),
+    [("dinov2", "bicubic"), ("dinov2_registers", "bicubic_antialias"), ("vit", "bicubic"), ("deit", "bicubic")],
+)
+def test_the_resampling_that_is_named_gives_their_numbers(case: str, positions: Any, tmp_path: Path) -> None:
+    theirs = their_model(case)
+    size = 2 * theirs.config.image_size
+    saved_by_transformers(theirs, tmp_path)
+    told = {"do_resize": True, "size": {"height": size, "width": size}, "image_processor_type": "ViTImageProcessor"}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(told))
+    remarks = load_model(tmp_path, say=False).certificate.remarks
+    assert any(f"img_size={size} and resampling=Resampling(positions='{positions}')" in said for said in remarks)
+    pictures = torch.randn(2, 3, size, size, generator=torch.Generator().manual_seed(1))
+    asked = {} if "dino" in case else {"interpolate_pos_encoding": True}
+    with torch.inference_mode():
+        wanted = theirs(pictures, **asked).last_hidden_state
+        ours = load_model(tmp_path, img_size=size, resampling=Resampling(positions=positions), say=False)
+        other = Resampling(positions="bicubic" if "_" in positions else "bicubic_antialias")
+        wrong = load_model(tmp_path, img_size=size, resampling=other, say=False)
+        assert largest_difference(ours.forward_features(pictures), wanted) < LOGITS
+        assert largest_difference(wrong.forward_features(pictures), wanted) > 10 * LOGITS
+
+
+@pytest.mark.parametrize(("case", "usual"), [("vit", 1e-12), ("dinov2", 1e-6)])
+def test_a_bare_file_does_not_tell_eps(case: str, usual: float, tmp_path: Path) -> None:
+    saved_by_transformers(their_model(case), tmp_path)
+    config: Any = load_model(tmp_path, say=False).config
+    assert config.norm_eps == usual
+    for eps, remarks in ((usual, 0), (1e-5, 1)):
+        model = load_model(tmp_path / "model.safetensors", config=updated(config, norm_eps=eps), say=False)
+        said = [remark for remark in model.certificate.remarks if f"norm_eps={usual:g}" in remark]
+        assert len(said) == remarks
+    told = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**told, "layer_norm_eps": 1e-5}))
+    assert not any("eps" in remark for remark in load_model(tmp_path, say=False).certificate.remarks)

@@ -22,7 +22,7 @@ from parity.random_weights import fill_with_large_random_weights
 from vitscope.core.config import updated
 from vitscope.core.environment import data_roots
 from vitscope.core.errors import ConfigError, VitscopeError
-from vitscope.data.config import PreprocessConfig
+from vitscope.data.config import PreprocessConfig, half_normalised
 from vitscope.data.preprocess import preprocess
 from vitscope.models.build import build_model
 from vitscope.models.config import CNNConfig, MAEConfig, ResNetConfig, SimMIMConfig, SwinConfig, ViTConfig, pair
@@ -348,3 +348,10 @@ def test_timm_is_not_needed(tmp_path: Path) -> None:
     save_folder(ours, tmp_path)
     assert torch.equal(load_model(tmp_path).state_dict()["norm.weight"], ours.state_dict()["norm.weight"])
     assert peer(tmp_path) is None
+
+
+@pytest.mark.parametrize("resizer", ["tensor", "pillow"])
+def test_a_resizer_timm_does_not_have_is_said(resizer: Any, tmp_path: Path) -> None:
+    model = build_model(ViTConfig(img_size=16, patch_size=8, embed_dim=16, depth=1, num_heads=2, num_classes=3))
+    model.preprocessing = updated(half_normalised((16, 16), 3), resizer=resizer)
+    assert any("resized as tensors here" in said for said in save_folder(model, tmp_path)) == (resizer == "tensor")

@@ -41,7 +41,7 @@ def read_as_stored(opened: Source, like: ModelConfig, *, allow_partial: bool) ->
     with torch.device("meta"):  # no time lost on initial weights that are replaced at once
         model = build_model(config)
     ledger = _entered(model, found, tensors, stored, by.left_out(stored, like))
-    ledger.remarks += [*stored.remarks, *by.remarks(stored, like)]
+    ledger.remarks += [*stored.remarks, *(by.remarks(stored, like) if opened.config is None else ())]
     broken = _faults(ledger)
     if broken and not allow_partial:
         raise VitscopeError(

@@ -104,9 +104,14 @@ def _remarks(described: dict[str, Any], config: ModelConfig, pictures: Preproces
     size = pair(config.img_size)
     if pictures is not None and pictures.img_size != size:
         (height, width), (down, across) = pictures.img_size, size
+        kind, wanted = described["model_type"], height if height == width else pictures.img_size
+        moved = "at every call" if "dinov2" in kind else "where it is told interpolate_pos_encoding=True"
+        # Of transformers' models one has antialias.
+        positions = "bicubic_antialias" if kind == "dinov2_with_registers" else "bicubic"
         remarks.append(
             f"the processor makes pictures of {height} x {width}, the positions are for {down} x {across}, and so is "
-            f"the model; load it with img_size={height} to move the positions, which transformers does at every call"
+            f"the model; transformers moves them {moved}; load it with img_size={wanted} and "
+            f"resampling=Resampling(positions='{positions}') to get its numbers"
         )
     return remarks
 

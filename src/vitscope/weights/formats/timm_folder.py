@@ -148,6 +148,11 @@ def save_folder(model: VisionModel, folder: Path) -> list[str]:
     if preprocessing is None:
         preprocessing = half_normalised(pair(ours.config.img_size), ours.config.in_chans)
         remarks.append("the model carries no preprocessing: mean and std 0.5 were written")
+    elif preprocessing.resizer == "tensor":
+        remarks.append(
+            "pictures are resized as tensors here, as transformers does; timm's transform resizes by Pillow, by which "
+            "single pixels differ by one level"
+        )
     write_json(folder / CONFIG, _description(ours, spelling, preprocessing))
     _write(_tensors(ours), folder / WEIGHTS)
     shutil.copymode(folder / CONFIG, folder / WEIGHTS)  # safetensors keeps its files to their owner
