@@ -27,7 +27,7 @@ from vitscope.data.preprocess import preprocess
 from vitscope.models.build import build_model
 from vitscope.models.config import CNNConfig, MAEConfig, ResNetConfig, SimMIMConfig, SwinConfig, ViTConfig, pair
 from vitscope.models.variants import model_config
-from vitscope.weights.formats.timm_folder import described_by, peer, save_folder
+from vitscope.weights.formats.timm_folder import described_by, peer, save_file, save_folder
 from vitscope.weights.load import load_model
 
 SMALL: dict[str, Any] = {"img_size": 32, "patch_size": 8, "embed_dim": 48, "depth": 2, "num_heads": 4, "num_classes": 7}
@@ -355,3 +355,10 @@ def test_a_resizer_timm_does_not_have_is_said(resizer: Any, tmp_path: Path) -> N
     model = build_model(ViTConfig(img_size=16, patch_size=8, embed_dim=16, depth=1, num_heads=2, num_classes=3))
     model.preprocessing = updated(half_normalised((16, 16), 3), resizer=resizer)
     assert any("resized as tensors here" in said for said in save_folder(model, tmp_path)) == (resizer == "tensor")
+
+
+@pytest.mark.parametrize("name", ["weights.safetensors", "weights.pth"])
+def test_a_bare_file_may_be_read_by_whom_the_umask_says(name: str, tmp_path: Path) -> None:
+    save_file(build_model(ViTConfig(img_size=16, patch_size=8, embed_dim=16, depth=1, num_heads=2)), tmp_path / name)
+    (tmp_path / "other").touch()
+    assert (tmp_path / name).stat().st_mode == (tmp_path / "other").stat().st_mode

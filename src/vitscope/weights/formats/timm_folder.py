@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -155,7 +154,6 @@ def save_folder(model: VisionModel, folder: Path) -> list[str]:
         )
     write_json(folder / CONFIG, _description(ours, spelling, preprocessing))
     _write(_tensors(ours), folder / WEIGHTS)
-    shutil.copymode(folder / CONFIG, folder / WEIGHTS)  # safetensors keeps its files to their owner
     if isinstance(ours.config, SwinConfig) and ours.config.num_classes == 0:
         remarks.append("timm takes a Swin without a head for an old file: open it by checkpoint_path=, not local-dir:")
     return [*remarks, *_eps_remark(ours, spelling)]
@@ -200,7 +198,11 @@ def _write(tensors: dict[str, Tensor], path: Path) -> None:
     if path.suffix in TORCH_FILES:
         torch.save(tensors, path)
     else:
+        path.unlink(missing_ok=True)
+        path.touch()  # whoever may read a new file may read it; safetensors keeps its files to their owner
+        mode = path.stat().st_mode
         save_safetensors(tensors, path, metadata={"format": "pt"})
+        path.chmod(mode)
 
 
 def _description(model: VisionModel, spelling: Spelling, preprocessing: PreprocessConfig) -> dict[str, Any]:
