@@ -161,7 +161,7 @@ def save_folder(model: VisionModel, folder: Path) -> list[str]:
 
 def save_file(model: VisionModel, path: Path) -> list[str]:
     """Write the weights alone, for `timm.create_model(NAME, checkpoint_path=PATH)`; what a person should know."""
-    if path.suffix not in (".safetensors", *TORCH_FILES):
+    if path.suffix.lower() not in (".safetensors", *TORCH_FILES):
         wanted = ", ".join((".safetensors", *TORCH_FILES))
         raise UsageError(expected("file", f"a name that ends in {wanted}", path.name), where=str(path))
     ours, remarks = _what_timm_holds(model)
@@ -195,7 +195,7 @@ def _tensors(model: VisionModel) -> dict[str, Tensor]:
 
 
 def _write(tensors: dict[str, Tensor], path: Path) -> None:
-    if path.suffix in TORCH_FILES:
+    if path.suffix.lower() in TORCH_FILES:
         torch.save(tensors, path)
     else:
         path.unlink(missing_ok=True)
