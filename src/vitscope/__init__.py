@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from vitscope.train.fit import fit
     from vitscope.train.replay import replay_bad_step
     from vitscope.train.show.observer import Observer
+    from vitscope.weights.adapt import Resampling
     from vitscope.weights.convert import convert
     from vitscope.weights.create import create_model
     from vitscope.weights.folder import load_labels, load_preprocessing, save_model
@@ -88,6 +89,7 @@ _HOMES = {
     "fit": "vitscope.train.fit",
     "Observer": "vitscope.train.show.observer",
     "replay_bad_step": "vitscope.train.replay",
+    "Resampling": "vitscope.weights.adapt",
     "convert": "vitscope.weights.convert",
     "create_model": "vitscope.weights.create",
     "load_labels": "vitscope.weights.folder",
@@ -111,6 +113,7 @@ __all__ = [
     "PrecisionConfig",
     "PreprocessConfig",
     "ResNetConfig",
+    "Resampling",
     "RunView",
     "ScheduleConfig",
     "SimMIMConfig",

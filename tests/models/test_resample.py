@@ -111,6 +111,12 @@ def test_a_grey_picture_is_answered_as_its_rgb_copy() -> None:
     torch.testing.assert_close((back * grey.expand(1, 3, 4, 4)).sum((1, 2, 3)), wanted)
 
 
+@pytest.mark.parametrize(("old", "new"), [(3, 2), (3, 4), (3, 5), (3, 7), (4, 3), (5, 2), (1, 3), (2, 5)])
+def test_the_sum_over_channels_stays(old: int, new: int) -> None:
+    weight = random(5, old, 4, 4)
+    torch.testing.assert_close(resample_channels(weight, new, "sum").sum(1), weight.sum(1))
+
+
 def test_mean_and_repeat_are_what_they_say() -> None:
     weight = random(5, 3, 4, 4)
     torch.testing.assert_close(resample_channels(weight, 1, "mean"), weight.mean(1, keepdim=True))

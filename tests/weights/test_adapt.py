@@ -114,6 +114,11 @@ def test_channels(method: Any, word: str) -> None:
     assert torch.equal(model.patch_embed.proj.weight, wanted)
 
 
+def test_more_channels_share() -> None:
+    assert adapted(VIT, in_chans=4)[1] == {"patch_embed.proj.weight": ("resampled", "shared over 4 channels")}
+    assert adapted(VIT, in_chans=2)[1] == {"patch_embed.proj.weight": ("resampled", "summed, 3 -> 2 channels")}
+
+
 def test_patches_and_channels_together() -> None:
     _, said = adapted(VIT, patch_size=4, img_size=16, in_chans=1)
     words = "pseudo-inverse, 8 x 8 -> 4 x 4 pixels; summed, 3 -> 1 channels"

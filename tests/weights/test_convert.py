@@ -288,3 +288,12 @@ def test_a_failure_leaves_the_old_file_and_its_certificate(
             with pytest.raises((OSError, TypeError)):
                 convert(file, tmp_path / "b.pth", to="timm", config=TINY, prove=False, overwrite=True)
         assert snapshot(tmp_path) == before
+
+
+@pytest.mark.parametrize("out", ["", " ", "w.npz", "w.NPZ", "w.ckpt", "model/inside", "model/inside.pth"])
+def test_places_that_are_refused(out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model").mkdir()
+    with pytest.raises(ConfigError, match="out: expected"):
+        convert("model", out, to="timm")
+    assert [path.name for path in tmp_path.rglob("*")] == ["model"]

@@ -22,6 +22,7 @@ from vitscope.data.photographs import builtin_picture
 from vitscope.data.preprocess import preprocess
 from vitscope.models.build import build_model
 from vitscope.models.config import CNNConfig, MAEConfig, SimMIMConfig, ViTConfig
+from vitscope.weights.adapt import Resampling
 from vitscope.weights.formats.huggingface_config import read_config
 from vitscope.weights.formats.huggingface_folder import save_folder
 from vitscope.weights.formats.huggingface_pictures import read_pictures, written_pictures
@@ -410,3 +411,68 @@ def test_a_rectangle_that_is_cut_is_refused_before_anything_is_written(tmp_path:
     with pytest.raises(ConfigError, match=r"preprocessing\.crop: expected 'squash'"):
         save_folder(model, tmp_path)
     assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("changes", [{"crop": "centre"}, {"crop": "squash"}, {"crop": "squash", "crop_share": 0.875}])
+@pytest.mark.parametrize("backend", ["pil", "torchvision"])
+def test_grey_pictures_stay_grey(changes: dict[str, Any], backend: str, tmp_path: Path) -> None:
+    model = filled(ViTConfig(**SMALL, in_chans=1, num_classes=4))
+    model.preprocessing = updated(half_normalised((96, 96), 1), **changes)
+    remarks = save_folder(model, tmp_path)
+    assert any("grey pictures ('L')" in remark for remark in remarks)
+    picture = builtin_picture().convert("L").resize((140, 120))
+    theirs = through_transformers(tmp_path, [picture], backend=backend)
+    ours = model(preprocess(picture, model.preprocessing)[None])
+    assert largest_difference(ours.detach(), theirs) < (LOGITS if backend == "pil" else 0.05)
+
+
+@pytest.mark.parametrize("img_size", [96, (64, 96)], ids=["square", "oblong"])
+def test_fixed_positions_without_a_head_are_opened_by_auto_model(img_size: Any, tmp_path: Path) -> None:
+    model = filled(ViTConfig(**{**SMALL, "img_size": img_size}, num_classes=0, position="sincos"))
+    save_folder(model, tmp_path)
+    pictures = torch.randn(
+        2, 3, *((96, 96) if img_size == 96 else img_size), generator=torch.Generator().manual_seed(1)
+    )
+    with quiet(), torch.inference_mode():
+        theirs = transformers.AutoModel.from_pretrained(tmp_path).eval()(pictures).last_hidden_state
+        assert largest_difference(model.forward_features(pictures), theirs) < LOGITS
+    again = load_model(tmp_path, say=False)
+    assert again.config == model.config
+    assert all(torch.equal(tensor, again.state_dict()[name]) for name, tensor in model.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    ("case", "positions"),
+    [("dinov2", "bicubic"), ("dinov2_registers", "bicubic_antialias"), ("vit", "bicubic"), ("deit", "bicubic")],
+)
+def test_the_resampling_that_is_named_gives_their_numbers(case: str, positions: Any, tmp_path: Path) -> None:
+    theirs = their_model(case)
+    size = 2 * theirs.config.image_size
+    saved_by_transformers(theirs, tmp_path)
+    told = {"do_resize": True, "size": {"height": size, "width": size}, "image_processor_type": "ViTImageProcessor"}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(told))
+    remarks = load_model(tmp_path, say=False).certificate.remarks
+    assert any(f"img_size={size} and resampling=Resampling(positions='{positions}')" in said for said in remarks)
+    pictures = torch.randn(2, 3, size, size, generator=torch.Generator().manual_seed(1))
+    asked = {} if "dino" in case else {"interpolate_pos_encoding": True}
+    with torch.inference_mode():
+        wanted = theirs(pictures, **asked).last_hidden_state
+        ours = load_model(tmp_path, img_size=size, resampling=Resampling(positions=positions), say=False)
+        other = Resampling(positions="bicubic" if "_" in positions else "bicubic_antialias")
+        wrong = load_model(tmp_path, img_size=size, resampling=other, say=False)
+        assert largest_difference(ours.forward_features(pictures), wanted) < LOGITS
+        assert largest_difference(wrong.forward_features(pictures), wanted) > 10 * LOGITS
+
+
+@pytest.mark.parametrize(("case", "usual"), [("vit", 1e-12), ("dinov2", 1e-6)])
+def test_a_bare_file_does_not_tell_eps(case: str, usual: float, tmp_path: Path) -> None:
+    saved_by_transformers(their_model(case), tmp_path)
+    config: Any = load_model(tmp_path, say=False).config
+    assert config.norm_eps == usual
+    for eps, remarks in ((usual, 0), (1e-5, 1)):
+        model = load_model(tmp_path / "model.safetensors", config=updated(config, norm_eps=eps), say=False)
+        said = [remark for remark in model.certificate.remarks if f"norm_eps={usual:g}" in remark]
+        assert len(said) == remarks
+    told = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**told, "layer_norm_eps": 1e-5}))
+    assert not any("eps" in remark for remark in load_model(tmp_path, say=False).certificate.remarks)

@@ -22,12 +22,12 @@ from parity.random_weights import fill_with_large_random_weights
 from vitscope.core.config import updated
 from vitscope.core.environment import data_roots
 from vitscope.core.errors import ConfigError, VitscopeError
-from vitscope.data.config import PreprocessConfig
+from vitscope.data.config import PreprocessConfig, half_normalised
 from vitscope.data.preprocess import preprocess
 from vitscope.models.build import build_model
 from vitscope.models.config import CNNConfig, MAEConfig, ResNetConfig, SimMIMConfig, SwinConfig, ViTConfig, pair
 from vitscope.models.variants import model_config
-from vitscope.weights.formats.timm_folder import described_by, peer, save_folder
+from vitscope.weights.formats.timm_folder import described_by, peer, save_file, save_folder
 from vitscope.weights.load import load_model
 
 SMALL: dict[str, Any] = {"img_size": 32, "patch_size": 8, "embed_dim": 48, "depth": 2, "num_heads": 4, "num_classes": 7}
@@ -348,3 +348,17 @@ def test_timm_is_not_needed(tmp_path: Path) -> None:
     save_folder(ours, tmp_path)
     assert torch.equal(load_model(tmp_path).state_dict()["norm.weight"], ours.state_dict()["norm.weight"])
     assert peer(tmp_path) is None
+
+
+@pytest.mark.parametrize("resizer", ["tensor", "pillow"])
+def test_a_resizer_timm_does_not_have_is_said(resizer: Any, tmp_path: Path) -> None:
+    model = build_model(ViTConfig(img_size=16, patch_size=8, embed_dim=16, depth=1, num_heads=2, num_classes=3))
+    model.preprocessing = updated(half_normalised((16, 16), 3), resizer=resizer)
+    assert any("resized as tensors here" in said for said in save_folder(model, tmp_path)) == (resizer == "tensor")
+
+
+@pytest.mark.parametrize("name", ["weights.safetensors", "weights.pth"])
+def test_a_bare_file_may_be_read_by_whom_the_umask_says(name: str, tmp_path: Path) -> None:
+    save_file(build_model(ViTConfig(img_size=16, patch_size=8, embed_dim=16, depth=1, num_heads=2)), tmp_path / name)
+    (tmp_path / "other").touch()
+    assert (tmp_path / name).stat().st_mode == (tmp_path / "other").stat().st_mode

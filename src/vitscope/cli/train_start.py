@@ -75,8 +75,8 @@ def for_channels(data: DataConfig, in_chans: int) -> DataConfig:
 
 
 def _refuse_nameless(source: str, weights: Any) -> NoReturn:
+    from vitscope.weights.fitting import fitting_models
     from vitscope.weights.names import cleaned
-    from vitscope.weights.stored_config import fitting_models
 
     fitting = fitting_models(cleaned(weights))
     shapes = f"; by their shapes these fit: {', '.join(fitting)}" if fitting else ""

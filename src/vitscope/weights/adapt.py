@@ -15,16 +15,17 @@ PAINTERS = ("decoder_pred.", "decoder.0.")
 
 @config
 class Resampling:
-    """How tensors are moved to other sizes. The defaults are timm's conventions."""
+    """How tensors are moved to other sizes. The defaults are timm's conventions, but for channels (see there)."""
 
     positions: Literal["bicubic_antialias", "bicubic"] = "bicubic_antialias"
-    """Learned positions: bicubic with antialias (timm), or plain (DeiT, MAE, DINO, transformers). Relative tables are
-    always moved by plain bicubic."""
+    """Learned positions: bicubic with antialias (timm, and DINOv2 with registers in transformers), or plain (DeiT, MAE,
+    DINO, all others of transformers). Relative tables are always moved by plain bicubic."""
     patch_filter: Literal["pseudo_inverse", "area"] = "pseudo_inverse"
     """The patch filter: answers to resized patches come closest to the old ones (FlexiViT), or weights under a new
     pixel are summed."""
     channels: Literal["sum", "mean", "repeat"] = "sum"
-    """The first layer's channels: summed to one, repeated in turn and scaled to several (timm); the mean for each; or
+    """The first layer's channels: summed to fewer, shared over more, so that a grey picture is answered as before (timm
+    does the same to one channel and to multiples of the old ones, and else scales all alike); the mean for each; or
     repeated as they are."""
 
 
@@ -88,7 +89,10 @@ def _words(name: str, was: ModelConfig, now: ModelConfig, resampling: Resampling
         said.append(f"{kind}, {_sides(old)} -> {_sides(new)} pixels")
     if was.in_chans != now.in_chans:
         kind = "mean or in turn" if painted else CHANNELS[resampling.channels]
-        said.append(f"{kind}, {was.in_chans} -> {now.in_chans} channels")
+        if not painted and resampling.channels == "sum" and now.in_chans > was.in_chans:
+            said.append(f"shared over {now.in_chans} channels")
+        else:
+            said.append(f"{kind}, {was.in_chans} -> {now.in_chans} channels")
     return "; ".join(said)
 
 

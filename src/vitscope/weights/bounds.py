@@ -25,6 +25,17 @@ MOST_INFLATION = 16
 ROOM = 64_000_000
 """What any file may take in bytes besides: an array of zeros compresses a thousandfold and is no bomb."""
 PAGE = re.compile(rb"\s*<(!doctype|html|\?xml|head|body)", re.IGNORECASE)
+OTHER_FILES = {
+    b"\xff\xd8\xff": "a JPEG picture",
+    b"\x89PNG": "a PNG picture",
+    b"GIF8": "a GIF picture",
+    b"%PDF": "a PDF document",
+    b"\x93NUMPY": "a single NumPy array (.npy), without a name",
+    b"GGUF": "a GGUF file, in which weights lie quantised",
+    b"\x89HDF": "an HDF5 file, as Keras writes",
+    b"\x1f\x8b": "a gzip archive, which must be unpacked first",
+}
+"""How files begin that are no weights that can be read here, and what they are."""
 POINTER = b"version https://git-lfs"
 
 
@@ -61,7 +72,25 @@ def beginning_of(path: Path) -> bytes:
             "a web page, not weights: the download was answered with an error or a page to sign in on",
             fix="open the address in a browser to see what it says, then download the file again",
         )
+    for start, what in OTHER_FILES.items():
+        if beginning.startswith(start):
+            raise unreadable(path, what, fix="give a .safetensors, .pth, .bin or .npz file of weights")
     return beginning
+
+
+def cut_off(path: Path) -> str:
+    """In words, how much of a safetensors file is not there; empty where that cannot be told."""
+    try:
+        found = path.stat().st_size
+        with path.open("rb") as file:
+            header = int.from_bytes(file.read(8), "little")
+        told = 8 + header
+        if header <= MOST_HEADER_BYTES and found >= told:
+            entries, begin = safetensors_header(path)
+            told = begin + max(entry["data_offsets"][1] for entry in entries.values())
+    except (OSError, ValueError, TypeError, LookupError, AttributeError):
+        return ""
+    return f"cut off: the header says {told:,} bytes, the file has {found:,}" if found < told < 2**40 else ""
 
 
 def refuse_names(path: Path, names: Iterable[object]) -> None:

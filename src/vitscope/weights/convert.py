@@ -23,11 +23,13 @@ from vitscope.weights.load import load_model, otherwise
 from vitscope.weights.place import flush, make_hidden_beside
 from vitscope.weights.proof import answer, fixed_batch, prove_written
 from vitscope.weights.shards import cast_model, is_weights, refuse_dtype, type_name
-from vitscope.weights.source import digest, open_source
+from vitscope.weights.source import LOCAL, digest, open_source
 
 To = Literal["vitscope", "timm", "huggingface"]
 FILE_ENDINGS = (".safetensors", ".pth", ".pt", ".bin")
 """An `out` that ends so is a bare file."""
+OTHER_ENDINGS = (".npz", ".npy", ".ckpt", ".pkl", ".h5", ".onnx", ".gguf", ".msgpack", ".zip", ".tar", ".gz", ".json")
+"""Who ends a name so wants a file, which cannot be written."""
 KNOWN_BY = {"timm": "architecture", "huggingface": "model_type"}
 """What config.json has in a folder of theirs."""
 BESIDE = (*own.FILES, "preprocessor_config.json", "pytorch_model.bin")
@@ -60,6 +62,7 @@ def convert(
     certificate.json, or NAME.certificate.json for a bare file. Either all is written or nothing; `overwrite` replaces
     an older result.
     """
+    _refuse_place(source, str(out))
     out = Path(out)
     bare = _is_bare(out, to)
     refuse_dtype(dtype, where="convert(..., dtype=...)")
@@ -235,6 +238,18 @@ def _difference(model: VisionModel, again: VisionModel) -> tuple[float | None, f
 # --- where to -----------------------------------------------------------------------------------------------------
 
 
+def _refuse_place(source: str | Path, out: str) -> None:
+    if not out.strip():
+        raise ConfigError(expected("out", "a folder or file to write", repr(out)), where="convert", fix="name a place")
+    within, place = Path(str(source).removeprefix(LOCAL)).resolve(), Path(out).resolve()
+    if str(source).strip() and within.is_dir() and within in place.parents:
+        raise ConfigError(
+            expected("out", f"a place outside '{source}', which is read", f"'{out}'"),
+            where="convert",
+            fix="name a place beside it: a folder of weights holds one model",
+        )
+
+
 def _is_bare(out: Path, to: str) -> bool:
     if to not in get_args(To):
         raise ConfigError(
@@ -242,7 +257,13 @@ def _is_bare(out: Path, to: str) -> bool:
             where="convert",
             fix=did_you_mean(str(to), get_args(To)) or f"name one of {', '.join(get_args(To))}",
         )
-    bare = out.suffix in FILE_ENDINGS
+    bare = out.suffix.lower() in FILE_ENDINGS
+    if out.suffix.lower() in OTHER_ENDINGS:
+        raise ConfigError(
+            expected("out", f"a folder, or for timm a file that ends in {', '.join(FILE_ENDINGS)}", f"'{out}'"),
+            where="convert",
+            fix="files of that kind are not written here",
+        )
     if bare and to != "timm":
         raise ConfigError(
             expected("out", f"a folder, as {to} models are", f"'{out}'"),

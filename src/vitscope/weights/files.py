@@ -23,6 +23,7 @@ from torch import Tensor
 from vitscope.core.errors import VitscopeError
 from vitscope.weights.bounds import (
     beginning_of,
+    cut_off,
     read_small_json,
     refuse_inflation,
     refuse_names,
@@ -120,7 +121,7 @@ def _read_safetensors(path: Path) -> Stored:
             pass
         header, begin = safetensors_header(path)
     except (SafetensorError, OSError, ValueError) as error:
-        raise _unreadable(path, _first_line(error)) from None
+        raise _unreadable(path, cut_off(path) or _first_line(error)) from None
     refuse_names(path, header)
     for name, entry in header.items():
         refuse_shape(path, name, entry["shape"])
@@ -217,7 +218,10 @@ def _is_npz(path: Path) -> bool:
     try:
         with zipfile.ZipFile(path) as archive:
             return any(name.endswith(".npy") for name in archive.namelist())
-    except (OSError, ValueError, zipfile.BadZipFile, NotImplementedError) as error:
+    except zipfile.BadZipFile as error:
+        endless = "cut off: it begins as an archive, and has no archive's end"
+        raise _unreadable(path, endless if "not a zip file" in str(error) else _first_line(error)) from None
+    except (OSError, ValueError, NotImplementedError) as error:
         raise _unreadable(path, _first_line(error)) from None
 
 

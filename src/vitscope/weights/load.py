@@ -18,12 +18,12 @@ from vitscope.weights.adapt import Resampling, adapt
 from vitscope.weights.certificate import Certificate, Ledger, Proof
 from vitscope.weights.create import with_settings
 from vitscope.weights.fit import fitted_preprocessing, refuse_other_layers
+from vitscope.weights.fitting import fitting_models
 from vitscope.weights.given_config import given_config, with_classes
 from vitscope.weights.names import cleaned
 from vitscope.weights.read import read_as_stored
 from vitscope.weights.shards import WRITABLE, cast_model, refuse_dtype, type_name
 from vitscope.weights.source import Source, open_source
-from vitscope.weights.stored_config import fitting_models
 
 PICTURE: tuple[str, ...] = ("img_size", "patch_size", "in_chans", "num_classes")
 """What a model may be adapted to."""

@@ -97,5 +97,5 @@ class Format(ABC):
         return ""
 
     def remarks(self, stored: Stored, config: ModelConfig) -> tuple[str, ...]:
-        """What a person should know of such weights in a model of `config`."""
+        """What a person should know of such weights in a model of `config`, where no config lies beside them."""
         return ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fnmatch import fnmatchcase
 
 import torch
@@ -13,7 +14,7 @@ from vitscope.models.build import build_model
 from vitscope.models.config import MAEConfig, ModelConfig, SimMIMConfig
 from vitscope.models.model import VisionModel
 from vitscope.weights.certificate import Entry, Ledger
-from vitscope.weights.files import Stored
+from vitscope.weights.files import Shape, Stored
 from vitscope.weights.formats import OWN, recognised
 from vitscope.weights.match import Format, Match, Unheld
 from vitscope.weights.names import cleaned
@@ -26,28 +27,20 @@ def read_as_stored(opened: Source, like: ModelConfig, *, allow_partial: bool) ->
     """The model just as its weights are, and what was said of each tensor on the way."""
     stored = opened.weights if opened.layout == "vitscope" else cleaned(opened.weights)
     by = OWN if opened.layout == "vitscope" else recognised(stored, where=opened.words)
-    with torch.device("meta"):
-        empty = build_model(_with_a_head(like))
-    find = by.reading(stored, like)
-    matches = {name: match for name in empty.state_dict() if (match := find(name)) is not None}
-    found = {name: match for name, match in matches.items() if all(part in stored for part in match.theirs)}
-    tensors = {name: _owned(match.read(*(stored[part] for part in match.theirs))) for name, match in found.items()}
+    found, tensors, heads = found_in(stored, like, by, Stored.__getitem__)
     kinds = _types(tensors)
-    if opened.layout != "vitscope":
-        tensors = _of_one_type(tensors, kinds)
     config = like  # a folder of ours says all of it, and must hold what it says
     if opened.layout != "vitscope":
-        shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-        config = stored_config(like, shapes, heads=empty.classifiers(), where=opened.words)
-
+        tensors = _of_one_type(tensors, kinds)
+        config = stored_config(like, shapes_of(tensors), heads=heads, where=opened.words)
     with torch.device("meta"):  # no time lost on initial weights that are replaced at once
         model = build_model(config)
-    ledger = _entered(model, found, tensors, stored, by.left_out(stored, like))
-    ledger.remarks += [*stored.remarks, *by.remarks(stored, like)]
+    ledger = entered(model, found, tensors, stored, by.left_out(stored, like))
+    ledger.remarks += [*stored.remarks, *(by.remarks(stored, like) if opened.config is None else ())]
     if len(kinds) > 1 and opened.layout != "vitscope":
         mixed, all_of = (" and ".join(sorted(map(type_name, some))) for some in (kinds, _types(tensors)))
         ledger.remarks.append(f"the source mixes {mixed}; all were cast to {all_of}")
-    broken = _faults(ledger)
+    broken = faults(ledger)
     if broken and not allow_partial:
         raise VitscopeError(
             f"the weights do not fit the config; {'; '.join(broken)}",
@@ -64,6 +57,25 @@ def read_as_stored(opened: Source, like: ModelConfig, *, allow_partial: bool) ->
     model.load_state_dict(kept, strict=False, assign=True)
     model.reset_buffers()
     return model, ledger, by
+
+
+def found_in(
+    stored: Stored, like: ModelConfig, by: Format, read: Callable[[Stored, str], Tensor]
+) -> tuple[dict[str, Match], dict[str, Tensor], list[str]]:
+    """Which tensors of a model of `like` there are, the tensors, and the names of its heads."""
+    with torch.device("meta"):
+        empty = build_model(_with_a_head(like))
+    find = by.reading(stored, like)
+    matches = {name: match for name in empty.state_dict() if (match := find(name)) is not None}
+    found = {name: match for name, match in matches.items() if all(part in stored for part in match.theirs)}
+    tensors = {
+        name: _owned(match.read(*(read(stored, part) for part in match.theirs))) for name, match in found.items()
+    }
+    return found, tensors, empty.classifiers()
+
+
+def shapes_of(tensors: dict[str, Tensor]) -> dict[str, Shape]:
+    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
 
 
 def _with_a_head(config: ModelConfig) -> ModelConfig:
@@ -93,7 +105,7 @@ def _of_one_type(tensors: dict[str, Tensor], kinds: set[torch.dtype]) -> dict[st
     return {name: tensor.to(widest) if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
 
 
-def _entered(
+def entered(
     model: VisionModel,
     found: dict[str, Match],
     tensors: dict[str, Tensor],
@@ -133,7 +145,7 @@ def _kind(tensor: Tensor) -> str:
     return f"{tuple(tensor.shape)} of {str(tensor.dtype).removeprefix('torch.')}"
 
 
-def _faults(ledger: Ledger) -> list[str]:
+def faults(ledger: Ledger) -> list[str]:
     """What forbids the load, a clause each."""
     missing = [e for e in ledger.said.values() if e.fate == "missing"]
     return [

@@ -11,12 +11,15 @@ from typing import Any, Literal
 from vitscope.core.errors import VitscopeError
 from vitscope.data.config import PreprocessConfig
 from vitscope.models.config import ModelConfig
+from vitscope.models.variants import VARIANTS
 from vitscope.weights import folder as own
 from vitscope.weights.files import Stored, read_file
 from vitscope.weights.formats import huggingface_folder, timm_folder
 from vitscope.weights.hub import fetch, is_hub_name
 
 Layout = Literal["vitscope", "timm", "huggingface", "file"]
+LOCAL = "local-dir:"
+"""What timm writes before a folder."""
 WEIGHTS = (
     "model.safetensors",
     "model.safetensors.index.json",
@@ -49,6 +52,7 @@ class Source:
 
 def open_source(source: str | Path) -> Source:
     """Find out what `source` is, and what it says of itself. No tensor is read yet."""
+    source = source if isinstance(source, Path) else source.removeprefix(LOCAL)
     path = Path(source)
     if path.is_dir():
         return _open_folder(path, str(source))
@@ -56,6 +60,11 @@ def open_source(source: str | Path) -> Source:
         return Source(str(source), "file", path, read_file(path))
     if is_hub_name(source):
         return _open_folder(fetch(str(source)), str(source))
+    if str(source) in VARIANTS:
+        raise VitscopeError(
+            f"'{source}' is the name of a model, not of weights: there is no such folder or file",
+            fix=f"create_model('{source}', pretrained=True) fetches its weights, where there are some",
+        )
     raise VitscopeError(
         f"'{source}' is not a saved model: there is no such folder or file",
         fix="give a folder written by save_model, a run, a weights file, or a name like 'timm/vit_base_patch16_224...'",

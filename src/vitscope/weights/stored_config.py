@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vitscope.core.config import updated
 from vitscope.core.errors import ConfigError, expected
 from vitscope.models.config import MAEConfig, ModelConfig, SimMIMConfig, ViTConfig, pair
-from vitscope.models.variants import VARIANTS
-from vitscope.weights.files import Shape, Stored
+from vitscope.weights.files import Shape
 
-BLOCK_NUMBER = re.compile(r"(?:^|\.)(?:blocks|layers?|encoder\.layer)\.(\d+)\.")
 PATCH_FILTER = "patch_embed.proj.weight"
 PIXEL_FILTERS = (PATCH_FILTER, "conv1.weight", "stages.0.conv1.weight")
 """What reads pixels, (D, C, p, q), in a ViT or Swin, a ResNet, a CNN."""
@@ -62,22 +59,3 @@ def _grid(like: ViTConfig, shapes: Mapping[str, Shape], where: str) -> tuple[int
             fix="give a config with the img_size and tokens the weights are for",
         )
     return side, side
-
-
-def fitting_models(stored: Stored) -> list[str]:
-    """Registered models whose width, depth and patch are those of these tensors, whatever their names."""
-    filters = [shape for name, shape in stored.shapes.items() if "patch_embed" in name and len(shape) == 4]
-    numbers = [int(found[1]) for name in stored if (found := BLOCK_NUMBER.search(name)) is not None]
-    if not filters or not numbers:
-        return []
-    width, _, *patch = filters[0]
-    fitting = []
-    for name in VARIANTS:
-        config = getattr(VARIANTS[name].config, "encoder", VARIANTS[name].config)
-        if isinstance(config, ViTConfig) and (config.embed_dim, config.depth, pair(config.patch_size)) == (
-            width,
-            max(numbers) + 1,
-            tuple(patch),
-        ):
-            fitting.append(name)
-    return fitting

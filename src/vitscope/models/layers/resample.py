@@ -27,9 +27,9 @@ def resample_positions(
 ) -> Tensor:
     """(1, P + N, D) -> (1, P + M, D): bicubic over the grid; rows of prefix tokens stay as they are.
 
-    Two conventions are in use. `antialias` widens the filter where the grid shrinks: timm's. Without it, plain bicubic:
-    that of DeiT, MAE, DINO and transformers. They differ even where the grid grows, because their cubics do (a of
-    -0.5 and of -0.75).
+    Two conventions are in use. `antialias` widens the filter where the grid shrinks: timm's, and that of DINOv2 with
+    registers in transformers. Without it, plain bicubic: that of DeiT, MAE, DINO and the others of transformers. They
+    differ even where the grid grows, because their cubics do (a of -0.5 and of -0.75).
     """
     if old_grid == new_grid:
         return table
@@ -78,9 +78,10 @@ def resample_patch_filter(weight: Tensor, new_size: tuple[int, int], method: Pat
 def resample_channels(weight: Tensor, in_chans: int, method: ChannelMethod = "sum") -> Tensor:
     """(D, C, p, q) -> (D, in_chans, p, q): the filter for pictures of other channels.
 
-    "sum": to one channel, the sum, so that a grey picture is answered as its RGB copy was; to several, repeated in
-    turn and scaled by C / in_chans, so that the strength of an answer stays (timm's convention). "mean": every
-    channel gets the mean of the old ones. "repeat": in turn, as they are; to one channel, the first.
+    "sum": the sum over channels stays, so that a grey picture is answered as its copy in the old channels was. To
+    fewer, old ones are summed in turn; to more, each old one is shared by those that repeat it. (timm's
+    `adapt_input_conv` scales all by C / in_chans instead: the same for one channel and for multiples of C only.)
+    "mean": every channel gets the mean of the old ones. "repeat": in turn, as they are; to one channel, the first.
     """
     old = weight.shape[1]
     if old == in_chans:
@@ -88,11 +89,14 @@ def resample_channels(weight: Tensor, in_chans: int, method: ChannelMethod = "su
     numbers = weight.float()
     if method == "mean":
         moved = numbers.mean(dim=1, keepdim=True).expand(-1, in_chans, -1, -1)
-    elif method == "sum" and in_chans == 1:
-        moved = numbers.sum(dim=1, keepdim=True)
+    elif method == "sum" and in_chans < old:
+        moved = torch.stack([numbers[:, first::in_chans].sum(dim=1) for first in range(in_chans)], dim=1)
     elif method in ("sum", "repeat"):
         in_turn = [channel % old for channel in range(in_chans)]
-        moved = numbers[:, in_turn] * (old / in_chans if method == "sum" else 1.0)
+        moved = numbers[:, in_turn]
+        if method == "sum":
+            shares = [1 / in_turn.count(channel) for channel in in_turn]
+            moved = moved * moved.new_tensor(shares)[:, None, None]
     else:
         raise ConfigError(expected("channels", "'sum', 'mean' or 'repeat'", repr(method)))
     return moved.to(weight.dtype).contiguous()

@@ -47,10 +47,10 @@ def is_sincos(table: Tensor, grid: tuple[int, int] | None) -> bool:
     as its type can have it."""
     if grid is None or table.ndim != 3 or table.shape[2] % 4:
         return False
-    patches = sincos_2d(grid, table.shape[2])
-    prefix = table.shape[1] - len(patches)
-    if prefix < 0:
+    prefix = table.shape[1] - grid[0] * grid[1]
+    if prefix < 0 or min(grid) < 1:  # before a table of whatever size a file names is made
         return False
+    patches = sincos_2d(grid, table.shape[2])
     wanted = torch.cat([torch.zeros(prefix, table.shape[2]), patches]).to(table.dtype)
     return bool((table[0].double() - wanted.double()).abs().max() <= LARGEST_DIFFERENCE)
 

@@ -96,6 +96,23 @@ class HuggingFace(Format):
             unheld.append(Unheld(DECODER_POSITIONS, fixed))
         return tuple(unheld)
 
+    def remarks(self, stored: Stored, config: ModelConfig) -> tuple[str, ...]:
+        return _eps_remarks(config)
+
+
+def _eps_remarks(config: ModelConfig) -> tuple[str, ...]:
+    """Tensors do not tell LayerNorm's eps, and the models behind our names have timm's."""
+    vit = config if isinstance(config, ViTConfig) else getattr(config, "encoder", None)
+    if not isinstance(vit, ViTConfig):
+        return ()
+    usual = 1e-12 if vit.layer_scale is None else 1e-6
+    if vit.norm_eps == usual:
+        return ()
+    return (
+        f"LayerNorm's eps is {vit.norm_eps:g} by the config; transformers' default for such a model is {usual:g}: "
+        f"unless it was changed there, give a config with norm_eps={usual:g}",
+    )
+
 
 def backbone_of(stored: Collection[str]) -> str | None:
     """What stands before the backbone's names; None where these are not Hugging Face's."""

@@ -7,10 +7,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from vitscope.core.config import from_dict, to_dict, updated
+from vitscope.core.config import from_dict, shortened, to_dict, updated
 from vitscope.core.errors import ConfigError, expected
 from vitscope.core.suggest import did_you_mean
 from vitscope.models.config import MAEConfig, ModelConfig, SimMIMConfig, Size, ViTConfig, pair
+from vitscope.weights.formats.damaged import refusing_damage
 
 MODEL_TYPES = ("vit", "deit", "vit_mae", "dinov2", "dinov2_with_registers")
 ACTIVATIONS = {
@@ -47,7 +48,7 @@ def read_config(described: dict[str, Any], tensors: Collection[str], *, sincos: 
     kind = described.get("model_type")
     if kind not in MODEL_TYPES:
         raise ConfigError(
-            expected("model_type", f"one of {', '.join(MODEL_TYPES)}", repr(kind)),
+            expected("model_type", f"one of {', '.join(MODEL_TYPES)}", shortened(kind)),
             where=where,
             fix=did_you_mean(str(kind), MODEL_TYPES) or "of other models of Hugging Face, nothing can be loaded",
         )
@@ -57,8 +58,9 @@ def read_config(described: dict[str, Any], tensors: Collection[str], *, sincos: 
         settings["patch_size"] = described.get("patch_size", 16)
     if kind == "deit":
         settings |= _deit(described, tensors)
+    settings["position"] = "sincos" if sincos else "learned"
     if kind == "vit_mae":
-        settings |= {"position": "sincos" if sincos else "learned", "init": "xavier"}
+        settings["init"] = "xavier"
     if kind == "vit_mae" and "decoder.decoder_embed.weight" in tensors:
         return _mae(settings, described, where)
     if "decoder.0.weight" in tensors:
@@ -79,9 +81,9 @@ def _vit(settings: dict[str, Any], where: str) -> ViTConfig:
 def _backbone(described: dict[str, Any], *, dino: bool, where: str) -> dict[str, Any]:
     """What all of them say."""
     act = described.get("hidden_act", "gelu")
-    if act not in ACTIVATIONS:
+    if act not in tuple(ACTIVATIONS):
         raise ConfigError(
-            expected("hidden_act", f"one of {', '.join(ACTIVATIONS)}", repr(act)),
+            expected("hidden_act", f"one of {', '.join(ACTIVATIONS)}", shortened(act)),
             where=where,
             fix=did_you_mean(str(act), ACTIVATIONS) or "no model here computes that activation",
         )
@@ -107,10 +109,8 @@ def _backbone(described: dict[str, Any], *, dino: bool, where: str) -> dict[str,
     settings["layer_scale"] = described.get("layerscale_value", 1.0)
     if gated:
         settings |= {"mlp": "swiglu", "act": "silu"}  # whatever hidden_act says
-    try:
+    with refusing_damage(where, "mlp_ratio or hidden_size"):
         return {**settings, "mlp_dim": _neurons(settings["embed_dim"], ratio, gated=gated)}
-    except TypeError:
-        raise ConfigError(expected("mlp_ratio", "a number", repr(ratio)), where=where) from None
 
 
 def _neurons(width: int, ratio: float, *, gated: bool) -> int:
@@ -131,10 +131,10 @@ def _deit(described: dict[str, Any], tensors: Collection[str]) -> dict[str, Any]
 
 def _mae(settings: dict[str, Any], described: dict[str, Any], where: str) -> MAEConfig:
     width, neurons = described.get("decoder_hidden_size", 512), described.get("decoder_intermediate_size", 2048)
-    try:
+    with refusing_damage(where, "decoder_hidden_size or decoder_intermediate_size"):
         settings["mlp_ratio"] = exact_ratio(neurons, width)
-    except (TypeError, ZeroDivisionError):
-        raise ConfigError(expected("decoder_hidden_size", "a positive integer", repr(width)), where=where) from None
+        if not isinstance(neurons, int) or neurons < 1:
+            raise ConfigError(expected("decoder_intermediate_size", "a positive integer", shortened(neurons)))
     encoder = _vit(settings, where)
     masked = {
         "decoder_embed_dim": width,
@@ -150,7 +150,7 @@ def _simmim(settings: dict[str, Any], described: dict[str, Any], where: str) -> 
     stride, encoder = described.get("encoder_stride", 16), _vit(settings, where)
     if pair(encoder.patch_size) != (stride, stride):
         raise ConfigError(
-            expected("encoder_stride", f"the patch_size {encoder.patch_size}", stride),
+            expected("encoder_stride", f"the patch_size {encoder.patch_size}", shortened(stride)),
             where=where,
             fix="a decoder here paints each patch at its own size",
         )
@@ -221,7 +221,8 @@ def _chosen(config: ViTConfig | MAEConfig | SimMIMConfig) -> TheirClass:
         return TheirClass("DeiTForImageClassification", "deit", "deit.")
     if config.num_classes:
         return TheirClass("ViTForImageClassification", "vit", "vit.")
-    return TheirClass("ViTMAEModel", "vit_mae") if config.position == "sincos" else TheirClass("ViTModel", "vit")
+    # Not ViTMAEModel, fixed positions or not: it shuffles the patches even where it hides none.
+    return TheirClass("ViTModel", "vit")
 
 
 def _never_held(vit: ViTConfig) -> list[str]:
@@ -296,7 +297,7 @@ def written_config(config: ModelConfig, chosen: TheirClass, *, labels: list[str]
         described["intermediate_size"] = vit.block_mlp_dims[0]
     if vit.num_registers and "dinov2" in chosen.model_type:
         described["num_register_tokens"] = vit.num_registers
-    if chosen.model_type == "vit_mae":
+    if isinstance(config, MAEConfig):
         described |= _written_decoder(config, vit)
     if isinstance(config, SimMIMConfig):
         described |= {"encoder_stride": pair(vit.patch_size)[0], "mask_ratio": config.mask_ratio}
@@ -306,9 +307,7 @@ def written_config(config: ModelConfig, chosen: TheirClass, *, labels: list[str]
     return described
 
 
-def _written_decoder(config: ModelConfig, vit: ViTConfig) -> dict[str, Any]:
-    if not isinstance(config, MAEConfig):  # an encoder alone, which is to see every patch
-        return {"mask_ratio": 0.0}
+def _written_decoder(config: MAEConfig, vit: ViTConfig) -> dict[str, Any]:
     return {
         "decoder_hidden_size": config.decoder_embed_dim,
         "decoder_num_hidden_layers": config.decoder_depth,

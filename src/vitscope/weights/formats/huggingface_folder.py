@@ -11,13 +11,14 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from vitscope.core.config import updated
+from vitscope.core.config import shortened, updated
 from vitscope.core.errors import ConfigError, VitscopeError, expected
 from vitscope.core.files import write_json
 from vitscope.data.config import PreprocessConfig, half_normalised
 from vitscope.models.config import MAEConfig, ModelConfig, SimMIMConfig, ViTConfig, pair
 from vitscope.models.model import VisionModel
 from vitscope.weights.files import Stored
+from vitscope.weights.formats.damaged import refusing_damage
 from vitscope.weights.formats.huggingface import (
     DECODER_POSITIONS,
     MASK_TOKEN,
@@ -44,25 +45,27 @@ def described_by(
     """What a folder says of its model, its pictures and its classes. What a person should know beside that is added to
     the remarks of `stored`."""
     where = str(folder / CONFIG)
-    tensors = cleaned(stored)
-    config = read_config(described, tensors, sincos=_has_sincos(described, tensors), where=where)
-    pictures = _pictures(described, folder, pair(config.img_size))
-    stored.remarks = (*stored.remarks, *_remarks(described, config, pictures))
-    return config, pictures, _labels(described, where)
+    with refusing_damage(where):
+        tensors = cleaned(stored)
+        config = read_config(described, tensors, sincos=_has_sincos(described, tensors), where=where)
+        with refusing_damage(str(folder / PICTURES)):
+            pictures = _pictures(described, folder, pair(config.img_size))
+        stored.remarks = (*stored.remarks, *_remarks(described, config, pictures))
+        return config, pictures, _labels(described, where)
 
 
 def _has_sincos(described: dict[str, Any], tensors: Stored) -> bool:
-    """Whether the positions are MAE's fixed ones; its files hold them, and may hold others."""
+    """Whether the positions are the fixed ones of MAE; files hold them as a table, which may also be another."""
     try:
         grid = [s // p for s, p in zip(*(pair(described.get(k, d)) for k, d in SIZES), strict=True)]
     except (TypeError, ValueError, ZeroDivisionError):
         return False  # told when the config is read
     name = f"{backbone_of(tensors)}{POSITIONS}"
-    return described.get("model_type") == "vit_mae" and holds_sincos(tensors, name, (grid[0], grid[1]))
+    return holds_sincos(tensors, name, (grid[0], grid[1]))
 
 
 SIZES = (("image_size", 224), ("patch_size", 16))
-"""What MAE's grid follows from, and what is meant where it is not said."""
+"""What the grid follows from, and what is meant where it is not said."""
 
 
 def _pictures(described: dict[str, Any], folder: Path, img_size: tuple[int, int]) -> PreprocessConfig | None:
@@ -88,7 +91,8 @@ def _labels(described: dict[str, Any], where: str) -> list[str] | None:
         numbered = {}
     if sorted(numbered) != list(range(len(names))):
         raise ConfigError(
-            expected("id2label", f"the numbers 0 to {len(names) - 1}, each with a name", sorted(names)[:5]), where=where
+            expected("id2label", f"the numbers 0 to {len(names) - 1}, each with a name", shortened(sorted(names)[:5])),
+            where=where,
         )
     return [numbered[number] for number in range(len(numbered))]
 
@@ -100,9 +104,14 @@ def _remarks(described: dict[str, Any], config: ModelConfig, pictures: Preproces
     size = pair(config.img_size)
     if pictures is not None and pictures.img_size != size:
         (height, width), (down, across) = pictures.img_size, size
+        kind, wanted = described["model_type"], height if height == width else pictures.img_size
+        moved = "at every call" if "dinov2" in kind else "where it is told interpolate_pos_encoding=True"
+        # Of transformers' models one has antialias.
+        positions = "bicubic_antialias" if kind == "dinov2_with_registers" else "bicubic"
         remarks.append(
             f"the processor makes pictures of {height} x {width}, the positions are for {down} x {across}, and so is "
-            f"the model; load it with img_size={height} to move the positions, which transformers does at every call"
+            f"the model; transformers moves them {moved}; load it with img_size={wanted} and "
+            f"resampling=Resampling(positions='{positions}') to get its numbers"
         )
     return remarks
 
@@ -119,6 +128,9 @@ def save_folder(model: VisionModel, folder: Path) -> list[str]:
     remarks: list[str] = []
     pictures = _pictures_of(model, remarks)
     told = written_pictures(pictures, where=where)
+    if pictures.in_chans != 3:
+        kind = "grey pictures ('L')" if pictures.in_chans == 1 else f"pictures of {pictures.in_chans} channels"
+        remarks.append(f"a processor of transformers turns colours into no other channels: give it {kind}")
     tensors = _written_tensors(model, chosen, remarks)
     labels = model.labels if model.labels is not None else [str(number) for number in range(config.num_classes)]
     dtype = str(next(iter(tensors.values())).dtype).removeprefix("torch.")

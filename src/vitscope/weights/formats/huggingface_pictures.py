@@ -9,6 +9,7 @@ from typing import Any, Literal
 from vitscope.core.config import from_dict
 from vitscope.core.errors import ConfigError, expected
 from vitscope.data.config import PreprocessConfig
+from vitscope.weights.formats.damaged import shown
 
 FILE = "preprocessor_config.json"
 FILTERS = {0: "nearest", 2: "bilinear", 3: "bicubic"}
@@ -23,6 +24,8 @@ PROCESSORS: dict[str, dict[str, Any]] = {
     "CLIP": SHORT,
 }
 """What each of their processors does where its file does not say."""
+LARGEST_SIDE = 1_000_000
+"""Of a picture, in pixels."""
 OF_MODEL = {"vit": "ViT", "vit_mae": "ViT", "deit": "DeiT", "dinov2": "Bit", "dinov2_with_registers": "Bit"}
 """Which processor a model has where the file does not name one."""
 
@@ -47,7 +50,7 @@ def read_pictures(told: dict[str, Any], model_type: str, img_size: tuple[int, in
         if told["do_center_crop"]:
             raise _refusal("do_resize", "true before a cut", "false", where)
         return from_dict(PreprocessConfig, {**settings, "img_size": list(img_size), "crop": "squash"}, where=where)
-    if told["resample"] not in FILTERS:
+    if told["resample"] not in tuple(FILTERS):
         known = ", ".join(f"{number} ({word})" for number, word in FILTERS.items())
         raise _refusal("resample", known, told["resample"], where)
     settings["interpolation"] = FILTERS[told["resample"]]
@@ -68,9 +71,9 @@ def written_pictures(config: PreprocessConfig, *, where: str) -> dict[str, Any]:
         "do_normalize": True,
         "image_mean": list(config.mean),
         "image_std": list(config.std),
+        # Said for other channels too: what is not said, some of their processors take for true.
+        "do_convert_rgb": config.in_chans == 3,
     }
-    if config.in_chans == 3:
-        told["do_convert_rgb"] = True
     cut = {"do_center_crop": True, "crop_size": {"height": height, "width": width}}
     if config.crop == "centre":
         if height != width:
@@ -115,7 +118,7 @@ def _normalisation(told: dict[str, Any], where: str) -> dict[str, Any]:
     try:
         unit = 1.0 if math.isclose(factor, 1 / 255, rel_tol=1e-9) else 1 / (255 * factor)
         scaled = [[float(value) * unit for value in values] for values in (mean, std)]
-    except (TypeError, ValueError, ZeroDivisionError):
+    except (TypeError, ValueError, ArithmeticError):
         raise _refusal(
             "rescale_factor, image_mean and image_std", "numbers", f"{factor}, {mean}, {std}", where
         ) from None
@@ -153,13 +156,13 @@ def _share(kept: tuple[int, int], resized: tuple[int, int]) -> float | None:
 
 def _sides(value: Any, name: str, where: str, *, shorter: bool) -> _Sides:
     """{height, width}, {shortest_edge}, [height, width] or one number."""
-    if isinstance(value, int):
+    if isinstance(value, int) and 0 < value <= LARGEST_SIDE:
         return _Sides(value, value, "shorter" if shorter else "both")
     if isinstance(value, list | tuple) and len(value) == 2:
         value = dict(zip(("height", "width"), value, strict=True))
     if isinstance(value, dict):
         known = {key: side for key, side in value.items() if side is not None}
-        if all(isinstance(side, int) and side > 0 for side in known.values()):
+        if all(isinstance(side, int) and 0 < side <= LARGEST_SIDE for side in known.values()):
             if set(known) == {"height", "width"}:
                 return _Sides(known["height"], known["width"])
             if set(known) == {"shortest_edge"} and name == "size":
@@ -169,7 +172,7 @@ def _sides(value: Any, name: str, where: str, *, shorter: bool) -> _Sides:
 
 def _refusal(name: str, wanted: str, received: object, where: str) -> ConfigError:
     return ConfigError(
-        expected(name, wanted, received),
+        expected(name, wanted, shown(received)),
         where=where,
         fix=f"correct it, or take {FILE} away and give the model its preprocessing afterwards",
     )

@@ -11,6 +11,7 @@ from vitscope.core.errors import ConfigError, expected
 from vitscope.core.suggest import nearest
 from vitscope.models.config import ModelConfig, SwinConfig, ViTConfig
 from vitscope.models.variants import model_config
+from vitscope.weights.formats.damaged import refusing_damage
 
 ALL = ("tiny", "small", "base", "large")
 SHARED: dict[str, tuple[str, ...]] = {
@@ -63,7 +64,7 @@ def config_of(architecture: str, arguments: Mapping[str, Any], *, where: str) ->
     row = ARCHITECTURES.get(architecture)
     if row is None:
         raise ConfigError(
-            expected("architecture", "one that vitscope has too", repr(architecture)),
+            expected("architecture", "one that vitscope has too", shortened(architecture)),
             where=where,
             fix=_near(architecture),
         )
@@ -103,15 +104,16 @@ class Arguments:
     def take(self, changes: dict[str, Any], theirs: str, ours: str, read: Callable[[Any], Any] = lambda it: it) -> None:
         """Their argument, if it is there, as our setting."""
         if theirs in self.left:
-            changes[ours] = read(self.left.pop(theirs))
+            with refusing_damage(self.where, f"model_args.{theirs}"):
+                changes[ours] = read(self.left.pop(theirs))
 
     def take_one_of(self, changes: dict[str, Any], theirs: str, ours: str, words: Mapping[Any, Any]) -> None:
         if theirs not in self.left:
             return
         word = self.left.pop(theirs)
-        if word not in words:
+        if word not in tuple(words):  # which compares: a list cannot be looked up
             raise ConfigError(
-                expected(f"model_args.{theirs}", " or ".join(map(repr, words)), repr(word)),
+                expected(f"model_args.{theirs}", " or ".join(map(repr, words)), shortened(word)),
                 where=self.where,
                 fix="no model here computes it",
             )
@@ -150,8 +152,9 @@ def _read_vit(row: ViTConfig, given: Arguments, changes: dict[str, Any]) -> None
     given.must_be(False, "fc_norm")
     _read_dropout(given, changes, "pos_drop_rate", "proj_drop_rate")
     if "mlp_ratio" in given.left or "embed_dim" in changes:
-        ratio = float(given.left.pop("mlp_ratio", mlp_ratio(row)))
-        neurons = int(changes.get("embed_dim", row.embed_dim) * ratio)
+        with refusing_damage(given.where, "model_args.mlp_ratio or embed_dim"):
+            ratio = float(given.left.pop("mlp_ratio", mlp_ratio(row)))
+            neurons = int(changes.get("embed_dim", row.embed_dim) * ratio)
         changes |= {"mlp_ratio": ratio, "mlp_dim": neurons // 2 if row.mlp == "swiglu" else None}
 
 
@@ -175,7 +178,8 @@ def _read_dropout(given: Arguments, changes: dict[str, Any], *names: str) -> Non
     """One rate of ours is two of timm's for a ViT."""
     for key in ("attn_drop_rate", "drop_path_rate"):
         given.take(changes, key, key, float)
-    rates = {float(given.left[name]) if name in given.left else 0.0 for name in names}
+    with refusing_damage(given.where, f"model_args.{' or '.join(names)}"):
+        rates = {float(given.left[name]) if name in given.left else 0.0 for name in names}
     if len(rates) == 1:
         changes["drop_rate"] = rates.pop()
         for name in names:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import torch
 from safetensors.torch import save_file as save_safetensors
 from torch import Tensor
 
-from vitscope.core.config import updated
+from vitscope.core.config import shortened, updated
 from vitscope.core.errors import ConfigError, UsageError, expected
 from vitscope.core.files import write_json
 from vitscope.data.config import NORMALISATIONS, PreprocessConfig, half_normalised
@@ -20,6 +19,7 @@ from vitscope.models.config import ModelConfig, ResNetConfig, SwinConfig, ViTCon
 from vitscope.models.model import VisionModel
 from vitscope.models.reconstruction import MaskedModel
 from vitscope.weights.fit import fitted_preprocessing
+from vitscope.weights.formats.damaged import numbers, refusing_damage
 from vitscope.weights.formats.timm_arguments import POOLS, config_of
 from vitscope.weights.formats.timm_spelling import Spelling, spelled
 
@@ -41,12 +41,19 @@ def described_by(
 ) -> tuple[ModelConfig, PreprocessConfig | None, list[str] | None]:
     """What config.json says of the model, of its pictures and of its classes."""
     where = str(folder / CONFIG)
+    with refusing_damage(where):
+        return _described(described, where)
+
+
+def _described(
+    described: Mapping[str, Any], where: str
+) -> tuple[ModelConfig, PreprocessConfig | None, list[str] | None]:
     pretrained = described.get("pretrained_cfg")
     if not isinstance(pretrained, Mapping):
         pretrained = described  # timm's first way: all in one
     given = described.get("model_args") or {}
     if not isinstance(given, Mapping):
-        raise ConfigError(expected("model_args", "a mapping of arguments", repr(given)), where=where)
+        raise ConfigError(expected("model_args", "a mapping of arguments", shortened(given)), where=where)
     arguments = {**_implied(described, pretrained, where), **given}
     config = config_of(str(described["architecture"]), arguments, where=where)
     if isinstance(config, ResNetConfig) and pretrained.get("input_size"):
@@ -74,7 +81,7 @@ def _implied(described: Mapping[str, Any], pretrained: Mapping[str, Any], where:
 def _input_size(pretrained: Mapping[str, Any], where: str) -> list[int]:
     size = pretrained["input_size"]
     if not isinstance(size, list) or len(size) != 3 or not all(isinstance(side, int) and side > 0 for side in size):
-        raise ConfigError(expected("input_size", "[channels, height, width]", repr(size)), where=where)
+        raise ConfigError(expected("input_size", "[channels, height, width]", shortened(size)), where=where)
     return size
 
 
@@ -90,22 +97,26 @@ def _preprocessing(pretrained: Mapping[str, Any], where: str) -> PreprocessConfi
     mode, share = pretrained.get("crop_mode") or "center", pretrained.get("crop_pct") or DEFAULT_CROP
     interpolation = pretrained.get("interpolation") or "bicubic"
     fix = "load the weights file by itself and give the model a preprocessing: load_model(file, config=...)"
-    if mode not in CROPS:
-        raise ConfigError(expected("crop_mode", f"one of {', '.join(CROPS)}", repr(mode)), where=where, fix=fix)
+    if mode not in tuple(CROPS):
+        raise ConfigError(expected("crop_mode", f"one of {', '.join(CROPS)}", shortened(mode)), where=where, fix=fix)
     if interpolation not in INTERPOLATIONS:
         wanted = f"one of {', '.join(INTERPOLATIONS)}"
-        raise ConfigError(expected("interpolation", wanted, repr(interpolation)), where=where, fix=fix)
-    mean, std = (pretrained.get(key) or NORMALISATIONS["imagenet"][place] for place, key in enumerate(("mean", "std")))
+        raise ConfigError(expected("interpolation", wanted, shortened(interpolation)), where=where, fix=fix)
+    mean, std = (
+        numbers(pretrained.get(key) or NORMALISATIONS["imagenet"][place], key, None, where=where)
+        for place, key in enumerate(("mean", "std"))
+    )
+    (share,) = numbers([share], "crop_pct", 1, where=where)
     if len(mean) != in_chans:  # timm says nothing of other channels than these
         mean, std = ((sum(values) / len(values),) * in_chans for values in (mean, std))
     return PreprocessConfig(
         img_size=(height, width),
         in_chans=in_chans,
         crop=CROPS[mode],  # pyright: ignore[reportArgumentType]
-        crop_share=float(share),
+        crop_share=share,
         interpolation=interpolation,
-        mean=tuple(map(float, mean)),
-        std=tuple(map(float, std)),
+        mean=mean,
+        std=std,
     )
 
 
@@ -136,9 +147,13 @@ def save_folder(model: VisionModel, folder: Path) -> list[str]:
     if preprocessing is None:
         preprocessing = half_normalised(pair(ours.config.img_size), ours.config.in_chans)
         remarks.append("the model carries no preprocessing: mean and std 0.5 were written")
+    elif preprocessing.resizer == "tensor":
+        remarks.append(
+            "pictures are resized as tensors here, as transformers does; timm's transform resizes by Pillow, by which "
+            "single pixels differ by one level"
+        )
     write_json(folder / CONFIG, _description(ours, spelling, preprocessing))
     _write(_tensors(ours), folder / WEIGHTS)
-    shutil.copymode(folder / CONFIG, folder / WEIGHTS)  # safetensors keeps its files to their owner
     if isinstance(ours.config, SwinConfig) and ours.config.num_classes == 0:
         remarks.append("timm takes a Swin without a head for an old file: open it by checkpoint_path=, not local-dir:")
     return [*remarks, *_eps_remark(ours, spelling)]
@@ -146,7 +161,7 @@ def save_folder(model: VisionModel, folder: Path) -> list[str]:
 
 def save_file(model: VisionModel, path: Path) -> list[str]:
     """Write the weights alone, for `timm.create_model(NAME, checkpoint_path=PATH)`; what a person should know."""
-    if path.suffix not in (".safetensors", *TORCH_FILES):
+    if path.suffix.lower() not in (".safetensors", *TORCH_FILES):
         wanted = ", ".join((".safetensors", *TORCH_FILES))
         raise UsageError(expected("file", f"a name that ends in {wanted}", path.name), where=str(path))
     ours, remarks = _what_timm_holds(model)
@@ -180,10 +195,14 @@ def _tensors(model: VisionModel) -> dict[str, Tensor]:
 
 
 def _write(tensors: dict[str, Tensor], path: Path) -> None:
-    if path.suffix in TORCH_FILES:
+    if path.suffix.lower() in TORCH_FILES:
         torch.save(tensors, path)
     else:
+        path.unlink(missing_ok=True)
+        path.touch()  # whoever may read a new file may read it; safetensors keeps its files to their owner
+        mode = path.stat().st_mode
         save_safetensors(tensors, path, metadata={"format": "pt"})
+        path.chmod(mode)
 
 
 def _description(model: VisionModel, spelling: Spelling, preprocessing: PreprocessConfig) -> dict[str, Any]:
