@@ -476,3 +476,17 @@ def test_a_bare_file_does_not_tell_eps(case: str, usual: float, tmp_path: Path) 
     told = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps({**told, "layer_norm_eps": 1e-5}))
     assert not any("eps" in remark for remark in load_model(tmp_path, say=False).certificate.remarks)
+
+
+def test_a_processor_within_another_file_is_read(tmp_path: Path) -> None:
+    model = filled(ViTConfig(**SMALL, num_classes=4))
+    model.preprocessing = updated(half_normalised((96, 96), 3), **IMAGENET)
+    save_folder(model, tmp_path)
+    wanted = load_model(tmp_path, say=False).preprocessing
+    told = json.loads((tmp_path / "preprocessor_config.json").read_text())
+    (tmp_path / "preprocessor_config.json").unlink()
+    assert load_model(tmp_path, say=False).preprocessing is None
+    (tmp_path / "processor_config.json").write_text(json.dumps({"image_processor": told}))
+    assert load_model(tmp_path, say=False).preprocessing == wanted
+    (tmp_path / "processor_config.json").write_text(json.dumps({"tokenizer": {}}))
+    assert load_model(tmp_path, say=False).preprocessing is None

@@ -34,6 +34,8 @@ from vitscope.weights.formats.huggingface_pictures import read_pictures, written
 from vitscope.weights.names import cleaned
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
+WITHIN = "processor_config.json"
+"""Where transformers may put what else preprocessor_config.json holds, as its `image_processor`."""
 
 
 # --- reading ----------------------------------------------------------------------------------------------------
@@ -71,13 +73,19 @@ SIZES = (("image_size", 224), ("patch_size", 16))
 def _pictures(described: dict[str, Any], folder: Path, img_size: tuple[int, int]) -> PreprocessConfig | None:
     path = folder / PICTURES
     if not path.is_file():
+        path = folder / WITHIN
+    if not path.is_file():
         return None
     try:
         told = json.loads(path.read_text(encoding="utf-8"))
+        if path.name == WITHIN and isinstance(told, dict):
+            told = told.get("image_processor")
+            if told is None:  # of words or sounds alone
+                return None
         if not isinstance(told, dict):
             raise ValueError(f"a {type(told).__name__}, not a mapping")
     except (OSError, ValueError) as error:
-        raise VitscopeError(f"cannot read {PICTURES}: {error}", where=str(folder), fix="copy it again") from None
+        raise VitscopeError(f"cannot read {path.name}: {error}", where=str(folder), fix="copy it again") from None
     return read_pictures(told, described["model_type"], img_size, where=str(path))
 
 
