@@ -15,6 +15,8 @@ from torch import Tensor
 
 from vitscope.core.errors import VitscopeError
 
+Shape = tuple[int, ...]
+
 MOST_HEADER_BYTES = 25_000_000
 """Of a safetensors header or an index of shards: a model of 10,000 tensors needs about 1 MB."""
 MOST_NAME = 500

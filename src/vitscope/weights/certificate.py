@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
+from vitscope.weights.bounds import Shape
 from vitscope.weights.certificate_text import lines_of
 
-Shape = tuple[int, ...]
 Fate = Literal["matched", "renamed", "transformed", "resampled", "new", "missing", "left out", "unexpected"]
 """What became of a tensor.
 

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from vitscope.core.errors import VitscopeError
 from vitscope.weights.bounds import (
+    Shape,
     beginning_of,
     cut_off,
     read_small_json,
@@ -34,8 +35,6 @@ from vitscope.weights.bounds import (
 from vitscope.weights.bounds import first_line as _first_line
 from vitscope.weights.bounds import unreadable as _unreadable
 from vitscope.weights.npz_file import npz_places, read_array
-
-Shape = tuple[int, ...]
 
 DTYPES = {
     "F64": torch.float64,

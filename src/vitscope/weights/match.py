@@ -35,8 +35,6 @@ class Match:
     """Our tensor -> theirs, in the order of `written`."""
     how: str = ""
     """What happens to the numbers, in words; empty where only the name differs."""
-    folds: bool = False
-    """Whether something of theirs is merged for good, so that the way back cannot restore it."""
     only_read: tuple[str, ...] = ()
     """Those of theirs that another match writes."""
 

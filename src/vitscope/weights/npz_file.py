@@ -15,9 +15,8 @@ import torch
 from torch import Tensor
 
 from vitscope.core.errors import VitscopeError
-from vitscope.weights.bounds import first_line, refuse_inflation, refuse_names, refuse_shape, unreadable
+from vitscope.weights.bounds import Shape, first_line, refuse_inflation, refuse_names, refuse_shape, unreadable
 
-Shape = tuple[int, ...]
 NUMBERS = "fiub"
 """NumPy's letters for the kinds of numbers a tensor may hold."""
 LENGTHS = 26

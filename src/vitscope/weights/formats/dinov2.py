@@ -9,13 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-import torch
-from torch import Tensor
-
 from vitscope.models.config import ModelConfig, ViTConfig
 from vitscope.weights.files import Stored
+from vitscope.weights.formats.class_position import rows_of_patches, token_with_its_row
 from vitscope.weights.formats.timm import DINO_TRAINING
-from vitscope.weights.match import Format, Match, Unheld, named, turned
+from vitscope.weights.match import Format, Match, Unheld, named
 
 CHUNKED = re.compile(r"^blocks\.(\d+)\.(\d+)\.")
 OURS = re.compile(r"^blocks\.(\d+)\.")
@@ -42,9 +40,9 @@ class DINOv2(Format):
             if ours == "reg_token":
                 return named(ours, "register_tokens")
             if folded and ours == "cls_token":
-                return _class_token_with_its_place()
+                return token_with_its_row(ours, "cls_token", "pos_embed")
             if folded and ours == "pos_embed":
-                return turned(ours, ours, _patches_only, _behind_zeros, "without the class token's row")
+                return rows_of_patches(ours, ours)
             theirs = OURS.sub(lambda found: blocks.get(int(found[1]), found[0]), ours)
             for mine, other in GATED if gated else ():
                 theirs = theirs.replace(mine, other)
@@ -58,26 +56,6 @@ def _chunks(stored: Stored) -> dict[int, str]:
     files and begin anew in others; their order is the same."""
     places = sorted({(int(found[1]), int(found[2])) for name in stored if (found := CHUNKED.match(name)) is not None})
     return {block: f"blocks.{chunk}.{index}." for block, (chunk, index) in enumerate(places)}
-
-
-def _class_token_with_its_place() -> Match:
-    return Match(
-        "cls_token",
-        ("cls_token", "pos_embed"),
-        lambda token, table: token + table[:, :1],
-        lambda token: (token,),
-        how="with its position added, which no table here has",
-        folds=True,
-        only_read=("pos_embed",),
-    )
-
-
-def _patches_only(table: Tensor) -> Tensor:
-    return table[:, 1:]
-
-
-def _behind_zeros(table: Tensor) -> Tensor:
-    return torch.cat([torch.zeros_like(table[:, :1]), table], dim=1)
 
 
 DINOV2 = DINOv2()

@@ -42,17 +42,21 @@ def strange_tables(stored: Stored, config: ModelConfig) -> str:
     return ""
 
 
+def sincos_table(grid: tuple[int, int], width: int, *, prefix: int = 1) -> Tensor:
+    """The fixed table (1, P + N, D) as others' files hold it: zeros for what comes before the patches."""
+    return torch.cat([torch.zeros(prefix, width), sincos_2d(grid, width)])[None]
+
+
 def is_sincos(table: Tensor, grid: tuple[int, int] | None) -> bool:
     """Whether (1, P + N, D) is zeros for P prefix tokens and the fixed table for the N patches of the grid, as exact
     as its type can have it."""
     if grid is None or table.ndim != 3 or table.shape[2] % 4:
         return False
     prefix = table.shape[1] - grid[0] * grid[1]
-    if prefix < 0 or min(grid) < 1:  # before a table of whatever size a file names is made
+    if prefix < 0:
         return False
-    patches = sincos_2d(grid, table.shape[2])
-    wanted = torch.cat([torch.zeros(prefix, table.shape[2]), patches]).to(table.dtype)
-    return bool((table[0].double() - wanted.double()).abs().max() <= LARGEST_DIFFERENCE)
+    wanted = sincos_table(grid, table.shape[2], prefix=prefix).to(table.dtype)
+    return bool((table.double() - wanted.double()).abs().max() <= LARGEST_DIFFERENCE)
 
 
 def _is_computed(stored: Stored, name: str, width: int, config: ModelConfig) -> bool:

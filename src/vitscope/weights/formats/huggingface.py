@@ -11,14 +11,11 @@ from collections.abc import Callable, Collection
 from functools import partial
 from itertools import product
 
-import torch
-from torch import Tensor
-
 from vitscope.models.config import MAEConfig, ModelConfig, SimMIMConfig, ViTConfig
-from vitscope.models.layers.position import sincos_2d
 from vitscope.weights.files import Shape, Stored
+from vitscope.weights.formats.class_position import rows_of_patches, token_with_its_row
 from vitscope.weights.formats.fixed_positions import grid_of, is_sincos
-from vitscope.weights.match import Format, Match, Unheld, joined, turned
+from vitscope.weights.match import Format, Match, Unheld, joined
 
 BACKBONES = ("", "vit.", "deit.", "dinov2.", "dinov2_with_registers.")
 """What may stand before the names of a backbone."""
@@ -125,11 +122,6 @@ def _has_wide_head(shapes: dict[str, Shape], config: ModelConfig) -> bool:
     return isinstance(config, ViTConfig) and len(head) == 2 and head[1] == 2 * config.embed_dim
 
 
-def sincos_table(grid_size: tuple[int, int], dim: int, *, prefix: int = 1) -> Tensor:
-    """The fixed table (1, P + N, D) as their files hold it: zeros for what comes before the patches."""
-    return torch.cat([torch.zeros(prefix, dim), sincos_2d(grid_size, dim)])[None]
-
-
 def _grid(stored: Stored, name: str, config: ViTConfig) -> tuple[int, int] | None:
     return grid_of(stored.shapes[name][1], config) if len(stored.shapes.get(name, ())) == 3 else None
 
@@ -186,22 +178,9 @@ def _of_vit(config: ViTConfig, backbone: str, known: Collection[str], ours: str,
 def _without_prefix_rows(ours: str, name: str, theirs: str, positions: str) -> Match:
     """Their table has a row for the class token, ours only rows for patches: the token takes its row in."""
     if name == "cls_token":
-        return Match(
-            ours,
-            (theirs, positions),
-            lambda token, table: token + table[:, :1],
-            how="plus its row of the position table",
-            folds=True,
-            only_read=(positions,),
-        )
+        return token_with_its_row(ours, theirs, positions)
     if name == "pos_embed":
-        return turned(
-            ours,
-            theirs,
-            lambda table: table[:, 1:].clone(),
-            lambda table: torch.cat([torch.zeros_like(table[:, :1]), table], dim=1),
-            how="without the class token's row",
-        )
+        return rows_of_patches(ours, theirs)
     return Match(ours, (theirs,))
 
 

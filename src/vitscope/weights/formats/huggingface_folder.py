@@ -19,6 +19,7 @@ from vitscope.models.config import MAEConfig, ModelConfig, SimMIMConfig, ViTConf
 from vitscope.models.model import VisionModel
 from vitscope.weights.files import Stored
 from vitscope.weights.formats.damaged import refusing_damage
+from vitscope.weights.formats.fixed_positions import sincos_table
 from vitscope.weights.formats.huggingface import (
     DECODER_POSITIONS,
     MASK_TOKEN,
@@ -26,7 +27,6 @@ from vitscope.weights.formats.huggingface import (
     backbone_of,
     holds_sincos,
     naming,
-    sincos_table,
 )
 from vitscope.weights.formats.huggingface_config import TheirClass, class_for, read_config, written_config
 from vitscope.weights.formats.huggingface_pictures import FILE as PICTURES
