@@ -60,8 +60,11 @@ def cifar10_vit_tiny() -> TrainConfig:
     """vit_tiny on CIFAR-10 from new weights: Muon, mimetic initialisation, mixed pictures.
 
     command: vitscope train cifar10_vit_tiny
-    time: not measured yet
-    accuracy: not measured yet
+    time: 4.0 min on one H200
+    accuracy: 90.2 % (1 seed)
+
+    Test accuracy of seed 0: 90.19 % (best on validation: 91.46 %), on pictures stored as JPEG of quality 75. 240 s from
+    command to prompt with torch 2.11, 68 s of it until the first step (decoding, compiling); 85,200 images/s after it.
     """
     return TrainConfig(
         model=named_model("vit_tiny").changed(init="mimetic", drop_path_rate=0.1),

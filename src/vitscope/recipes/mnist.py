@@ -40,8 +40,11 @@ def mnist_resnet() -> TrainConfig:
     """A small ResNet on MNIST.
 
     command: vitscope train mnist_resnet
-    time: not measured yet
-    accuracy: not measured yet
+    time: 42 s on one H200
+    accuracy: 99.61 % (99.57 to 99.65, 3 seeds)
+
+    Test accuracy of seeds 0, 1, 2: 99.61, 99.65, 99.57 %. 42 s from command to prompt with torch 2.11, seed 0 alone on
+    the GPU: 33,100 images/s while it trains.
     """
     model = ResNetConfig(img_size=28, in_chans=1, num_classes=10, depths=(2, 2, 2), stem="cifar", stem_width=16)
     return TrainConfig(
@@ -78,8 +81,11 @@ def mnist_vit() -> TrainConfig:
     """A small ViT on MNIST, with Muon.
 
     command: vitscope train mnist_vit
-    time: not measured yet
-    accuracy: not measured yet
+    time: 53 s on one H200
+    accuracy: 99.54 % (99.50 to 99.56, 3 seeds)
+
+    Test accuracy of seeds 0, 1, 2: 99.56, 99.50, 99.55 %. 53 s from command to prompt with torch 2.11, seed 0 alone on
+    the GPU: 69,200 images/s while it trains.
     """
     # Patches of 4 x 4 cut a stroke once or twice: 49 tokens see its turns.
     model = ViTConfig(

@@ -20,8 +20,11 @@ def imagenette_vit_small() -> TrainConfig:
     """A ViT of Small's size on Imagenette from new weights, at 128 pixels: Muon, strong augmentation.
 
     command: vitscope train imagenette_vit_small
-    time: not measured yet
-    accuracy: not measured yet
+    time: 5.6 min on one H200
+    accuracy: 90.0 % (1 seed)
+
+    Test accuracy of seed 0: 89.96 % (best on validation: 90.07 %). 337 s from command to prompt with torch 2.11;
+    7,000 images/s while it trains.
     """
     # 8,522 pictures are few: small patches and many views of each.
     model = named_model("vit_small").changed(
@@ -33,7 +36,7 @@ def imagenette_vit_small() -> TrainConfig:
         augment=updated(augmentation("strong", 128), crop_scale=(0.25, 1.0)),
         optim=OptimConfig(name="muon", lr=1e-3),
         loss=LossConfig(smoothing=0.1),
-        loop=LoopConfig(epochs=300, eval_every=10, log_every=50),
+        loop=LoopConfig(epochs=200, eval_every=10, log_every=50),
         checkpoint=CheckpointConfig(every_epochs=50),
     )
 
@@ -51,5 +54,6 @@ def finetune() -> TrainConfig:
         data=DataConfig(batch_size=32),
         augment=augmentation("basic", 32),  # with --from it becomes what `basic` is at that model's size
         optim=OptimConfig(name="adamw", lr=3e-5, weight_decay=0.01, layer_decay=0.75),
-        loop=LoopConfig(epochs=10),
+        # Few pictures to validate on: accuracy moves in steps, and of equal ones the first would count as the best.
+        loop=LoopConfig(epochs=10, monitor="val/loss"),
     )
