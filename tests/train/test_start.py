@@ -112,6 +112,7 @@ def test_as_many_classes_of_other_names_get_a_new_head(tmp_path: Path) -> None:
     assert not any(same(model, source, {"head.weight", "head.bias"}))
     assert model.head.weight.abs().max() < 0.15, "a fresh head is small"  # type: ignore[union-attr]
     assert any("'owl' instead of 'cat'" in remark for remark in remarks)
+    assert any(remark.endswith(" matched, 2 new") for remark in remarks), "what was not taken does not count as matched"
     assert model.labels == others
 
 

@@ -6,6 +6,8 @@ half the pictures at once, or launched plainly.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import gc
 from collections.abc import Callable, Iterator, Sequence
 
@@ -133,10 +135,10 @@ class Launcher:
 
     def _captured(self, work: Callable[[], None]) -> torch.cuda.CUDAGraph:
         """`work` as a graph. It is warmed up with held steps, which change nothing."""
-        state = self.state
+        state, pool = self.state, torch.cuda.graph_pool_handle()
         state.hold.fill_(1.0)
         try:
-            side = torch.cuda.Stream()
+            side = _side_stream(_index(state.device))
             side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side):
                 for _ in range(WARM_UPS):
@@ -144,10 +146,11 @@ class Launcher:
             torch.cuda.current_stream().wait_stream(side)
             graph = torch.cuda.CUDAGraph()
             # Other threads (the one that pins memory for the worker loader) go on calling CUDA meanwhile.
-            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
                 work()
         except Exception:
             _fresh_generator(state.device)
+            _end_pool(state.device, pool)
             raise
         finally:
             state.hold.fill_(0.0)
@@ -172,7 +175,7 @@ class Launcher:
             # Only here are the frames gone that held the failed step's memory.
             self._forget()
             if remedy:
-                self._halve()
+                self._halve(reason)
             else:
                 self._launch_plainly(reason, cannot_compile=cannot_compile)
 
@@ -216,12 +219,12 @@ class Launcher:
         if self.state.device.type == "cuda":
             torch.cuda.empty_cache()
 
-    def _halve(self) -> None:
+    def _halve(self, reason: str) -> None:
         old = self.state.micro_batch or self.batch_size
         if old <= 1:
             raise VitscopeError(
                 "out of memory with one picture at a time",
-                where=f"a training step on {self.state.device}",
+                where=f"a training step on {self.state.device} ({reason})",
                 fix="--precision.grad-checkpointing, --precision.dtype bf16, or a smaller model or img_size",
             )
         new = (old + 1) // 2
@@ -253,5 +256,22 @@ def _is_about_compiling(error: Exception) -> bool:
 def _fresh_generator(device: torch.device) -> None:
     """A capture that fails leaves torch's generator waiting for its end, and every dropout after it fails too. It gets
     another state in its place; the next step seeds it anyway."""
-    index = torch.cuda.current_device() if device.index is None else device.index
-    torch.cuda.default_generators[index].graphsafe_set_state(torch.Generator(device).graphsafe_get_state())
+    torch.cuda.default_generators[_index(device)].graphsafe_set_state(torch.Generator(device).graphsafe_get_state())
+
+
+def _end_pool(device: torch.device, pool: tuple[int, int]) -> None:
+    """It leaves torch's allocator waiting too, which then gives nothing back to the GPU as long as the process lives: a
+    batch that does not fit would not fit in parts either. There is no public call for it."""
+    with contextlib.suppress(Exception):  # where the capture was not begun, or did end, there is nothing to end
+        torch.cuda.memory._cuda_endAllocateToPool(_index(device), pool)  # pyright: ignore[reportPrivateImportUsage]
+        torch.cuda.memory._cuda_releasePool(_index(device), pool)  # pyright: ignore[reportPrivateImportUsage]
+
+
+@functools.cache
+def _side_stream(index: int) -> torch.cuda.Stream:
+    """One for every capture of the process: cuBLAS keeps 64 MB for each stream it was ever used on."""
+    return torch.cuda.Stream(index)
+
+
+def _index(device: torch.device) -> int:
+    return torch.cuda.current_device() if device.index is None else device.index

@@ -55,7 +55,9 @@ def _take_weights(model: VisionModel, source: str, labels: Sequence[str] | None)
     except ConfigError as error:
         error.where = f"checkpoint.init_from: {error.where or source}"
         raise
-    tensors, said = _with_head(given, model, certificate, labels)
+    tensors, said, is_new = _with_head(given, model, certificate, labels)
+    if is_new:
+        certificate = _without_their_head(certificate, said)
     refuse_mismatch(model.state_dict(), tensors, where=source, fix="give the model settings the weights are for")
     model.load_state_dict(tensors, strict=True)
     model.preprocessing = given.preprocessing
@@ -100,8 +102,9 @@ def _encoder_of(folder: Path, wanted: ModelConfig) -> tuple[VisionModel, Certifi
 
 def _with_head(
     given: VisionModel, model: VisionModel, certificate: Certificate, labels: Sequence[str] | None
-) -> tuple[dict[str, Tensor], str]:
-    """All weights to be loaded; those of the head are the given ones only where they stand for the same classes."""
+) -> tuple[dict[str, Tensor], str, bool]:
+    """All weights to be loaded, what is to be said of the head, and whether it begins anew: it is the given one only
+    where it stands for the same classes."""
     tensors = given.state_dict()
     heads = tuple(f"{name}." for name in model.classifiers())
     fresh = {name: tensor for name, tensor in model.state_dict().items() if name.startswith(heads)}
@@ -111,13 +114,24 @@ def _with_head(
     if anew is not None:
         said = anew.how
     elif known is None or wanted is None or known == wanted:
-        return tensors, f"with their head of {count} classes"
+        return tensors, f"with their head of {count} classes", False
     elif sorted(known) == sorted(wanted) and len(set(known)) == count:
         rows = [known.index(label) for label in wanted]
         moved = {name: tensors[name][rows] for name in fresh}
-        return {**tensors, **moved}, f"with their head of {count} classes, brought into the order of the data"
+        return {**tensors, **moved}, f"with their head of {count} classes, brought into the order of the data", False
     else:
         place = next(place for place, pair in enumerate(zip(known, wanted, strict=True)) if pair[0] != pair[1])
         said = f"a new head: class {place} is '{wanted[place]}' instead of '{known[place]}'"
     others = {name: tensor for name, tensor in tensors.items() if not name.startswith(heads)}
-    return {**others, **fresh}, said
+    return {**others, **fresh}, said, True
+
+
+def _without_their_head(certificate: Certificate, how: str) -> Certificate:
+    """It matched, but it is not what training begins with."""
+    entries = (
+        replace(entry, fate="new", theirs=(), their_shapes=(), how=how)
+        if entry.in_head and entry.ours is not None
+        else entry
+        for entry in certificate.entries
+    )
+    return replace(certificate, entries=tuple(entries))
