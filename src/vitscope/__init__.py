@@ -4,6 +4,7 @@
     vitscope.list_models("vit_*")
     model = vitscope.create_model("vit_small", num_classes=10)
     vitscope.save_model(model, "my-model"); model = vitscope.load_model("my-model")
+    vitscope.Predictor.load("my-model").classify("photos/")
     pictures = vitscope.open_dataset("cifar10"); loader = vitscope.make_loader(pictures, "train", preprocess=...)
     run = vitscope.fit(vitscope.TrainConfig(...)); vitscope.read_run(run.folder.path).best
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from vitscope.data.dataset import open_dataset
     from vitscope.data.decode import decode_image
     from vitscope.data.loaders.choose import make_loader
+    from vitscope.infer.prediction import Guess, Prediction
+    from vitscope.infer.predictor import Predictor
     from vitscope.models.config import (
         CNNConfig,
         LSTMConfig,
@@ -66,6 +69,9 @@ _HOMES = {
     "open_dataset": "vitscope.data.dataset",
     "decode_image": "vitscope.data.decode",
     "make_loader": "vitscope.data.loaders.choose",
+    "Guess": "vitscope.infer.prediction",
+    "Prediction": "vitscope.infer.prediction",
+    "Predictor": "vitscope.infer.predictor",
     "CNNConfig": "vitscope.models.config",
     "LSTMConfig": "vitscope.models.config",
     "MAEConfig": "vitscope.models.config",
@@ -103,6 +109,7 @@ __all__ = [
     "CNNConfig",
     "CheckpointConfig",
     "DataConfig",
+    "Guess",
     "LSTMConfig",
     "LoopConfig",
     "LossConfig",
@@ -111,6 +118,8 @@ __all__ = [
     "Observer",
     "OptimConfig",
     "PrecisionConfig",
+    "Prediction",
+    "Predictor",
     "PreprocessConfig",
     "ResNetConfig",
     "Resampling",

@@ -479,7 +479,7 @@ def test_help_of_a_recipe_shows_every_setting_with_its_values(capsys: pytest.Cap
         ("digits_vit --model.num-heads 5", "num_heads: expected a divisor of embed_dim 96", "nearest that divides"),
         ("digits_vit --model mae_vit_base_patch16", "mae_vit_base_patch16 is no classifier", "`vitscope models`"),
         ("digits_vit --from nowhere", "'nowhere' does not exist", "give a run or model folder"),
-        ("digits_vit --from vit_small", "'vit_small' is the name of a model", "`--model vit_small` trains it"),
+        ("digits_vit --from vit_small", "'vit_small' is the name of a model", "`vitscope train --model vit_small`"),
         ("digits_vit digits_vit", "vitscope train: expected no more, received 'digits_vit'", ""),
         ("--resume", "resume: expected the run's folder as --out, received no --out", "add --out runs/NAME"),
         ("--resume-from last", "resume_from: expected the run's folder as --out", "add --out runs/NAME"),

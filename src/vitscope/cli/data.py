@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
 from vitscope.cli.console import print_json
+from vitscope.cli.progress import progress_bar
 from vitscope.core.config import config, require
 from vitscope.core.errors import EXIT_DONE, DataError, UsageError, expected
 from vitscope.core.flags import parse_flags
@@ -80,7 +79,7 @@ def run(args: Sequence[str]) -> int:
 
     dataset = open_dataset(settings)
     sheet, why_not = _sheet_path(command, dataset)
-    with _progress() as progress:
+    with progress_bar("looking at pictures", afterwards="comparing them with each other") as progress:
         found = survey(dataset, limit=command.limit, progress=progress)
     if not found.good:
         first = found.bad[0]
@@ -148,24 +147,3 @@ def _draw(command: DataCommand, dataset: Dataset, found: Survey, sheet: Path) ->
         beside = sheet.with_name(f"{sheet.stem}-{command.augment}.png")
         drawn.append(draw_augmented(dataset, found, command.augment, beside))
     return drawn
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[int, int], None] | None]:
-    """A bar on standard error, where somebody is watching it."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("looking at pictures", total=None)
-
-        def told(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total)
-            if done == total:
-                bar.update(task, description="comparing them with each other", total=None)
-
-        yield told

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import tyro
 
 from vitscope.cli.console import print_json
-from vitscope.cli.train_start import find_model_folder
+from vitscope.cli.model_source import find_model_folder
 from vitscope.core.config import config, require, updated
 from vitscope.core.errors import EXIT_DONE, UsageError, expected
 from vitscope.core.flags import parse_flags

@@ -6,17 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
+from vitscope.cli.model_source import find_model
 from vitscope.core.config import updated
 from vitscope.core.errors import UsageError
-from vitscope.core.run_layout import CONFIG, MODEL, is_run_folder, runs_in
-from vitscope.core.suggest import did_you_mean
+from vitscope.core.run_layout import CONFIG
 from vitscope.core.yaml import parse_yaml
 from vitscope.data.config import DataConfig
 from vitscope.models.variants import VARIANTS
 from vitscope.train.config import ModelSection, named_model
-
-SAVED = "config.json"
-"""What tells a model folder."""
 
 
 def given_settings(command: Any, aliases: Mapping[str, tuple[str, str]]) -> dict[str, dict[str, Any]]:
@@ -36,12 +33,9 @@ def pick_model(name: str) -> ModelSection:
 
 def from_source(source: str, parts: dict[str, Any], *, model_is_named: bool) -> dict[str, Any]:
     """The sections with the model of a source, and with pictures prepared as it is used to."""
-    from vitscope.weights.hub import is_hub_name  # torch comes with the next one
-    from vitscope.weights.source import open_source
+    from vitscope.weights.source import open_source  # torch comes with it
 
-    path = Path(source).expanduser()
-    here = path.is_file() or (is_hub_name(source) and not path.exists())
-    opened = open_source(source if here else find_model_folder(source))
+    opened = open_source(find_model(source))
     saved: Any = opened.config
     if saved is None:
         if not model_is_named:
@@ -85,43 +79,6 @@ def _refuse_nameless(source: str, weights: Any) -> NoReturn:
         where=f"--from {source}",
         fix=f"name it with --model{shapes}",
     )
-
-
-def find_model_folder(source: str | Path) -> Path:
-    """The model folder that is meant: itself, or the one in a run's folder."""
-    source = Path(source).expanduser()
-    if (source / MODEL / SAVED).is_file():
-        return source / MODEL
-    if (source / SAVED).is_file():
-        return source
-    if is_run_folder(source):
-        raise UsageError(
-            f"the run '{source}' has no model yet",
-            where=f"looked for {MODEL}/{SAVED} in it",
-            fix=f"wait until its first epoch is over, or continue it: `vitscope train --resume --out {source}`",
-        )
-    if str(source) in VARIANTS and not source.exists():
-        raise UsageError(
-            f"'{source}' is the name of a model, and no weights come with it",
-            where="--from takes a run, a model folder, a weights file, or a name on the hub",
-            fix=f"`--model {source}` trains it from new weights{_published(str(source))}",
-        )
-    inside = runs_in(source)
-    what = "holds no model" if source.exists() else "does not exist"
-    near = did_you_mean(source.name, runs_in(source.parent))
-    raise UsageError(
-        f"'{source}' {what}",
-        where=f"looked for {SAVED} and {MODEL}/{SAVED} in it",
-        fix=f"it holds runs; name one, such as {source / inside[-1]}"
-        if inside
-        else near or "give a run or model folder",
-    )
-
-
-def _published(name: str) -> str:
-    from vitscope.weights.pretrained import PRETRAINED
-
-    return f"; `--model {name} --from {PRETRAINED[name].hub}` from published ones" if name in PRETRAINED else ""
 
 
 def _name_in(run: Path, family: str) -> str:

@@ -1,0 +1,59 @@
+"""Which model a verb means: a run, a model folder, a weights file, or a name on the hub."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from vitscope.core.errors import UsageError
+from vitscope.core.run_layout import MODEL, is_run_folder, runs_in
+from vitscope.core.suggest import did_you_mean
+from vitscope.models.variants import VARIANTS
+
+SAVED = "config.json"
+"""What tells a model folder."""
+
+
+def find_model(source: str) -> str | Path:
+    """What `load_model` can be given: files and names as they are, folders as the model in them."""
+    from vitscope.weights.hub import is_hub_name
+
+    path = Path(source).expanduser()
+    is_itself = path.is_file() or (is_hub_name(source) and not path.exists())
+    return source if is_itself else find_model_folder(source)
+
+
+def find_model_folder(source: str | Path) -> Path:
+    """The model folder that is meant: itself, or the one in a run's folder."""
+    source = Path(source).expanduser()
+    if (source / MODEL / SAVED).is_file():
+        return source / MODEL
+    if (source / SAVED).is_file():
+        return source
+    if is_run_folder(source):
+        raise UsageError(
+            f"the run '{source}' has no model yet",
+            where=f"looked for {MODEL}/{SAVED} in it",
+            fix=f"wait until its first epoch is over, or continue it: `vitscope train --resume --out {source}`",
+        )
+    if str(source) in VARIANTS and not source.exists():
+        raise UsageError(
+            f"'{source}' is the name of a model, and no weights come with it",
+            where="looked for a run, a model folder, a weights file, or a name on the hub",
+            fix=f"`vitscope train --model {source}` trains it from new weights{_published(str(source))}",
+        )
+    inside = runs_in(source)
+    what = "holds no model" if source.exists() else "does not exist"
+    near = did_you_mean(source.name, runs_in(source.parent))
+    raise UsageError(
+        f"'{source}' {what}",
+        where=f"looked for {SAVED} and {MODEL}/{SAVED} in it",
+        fix=f"it holds runs; name one, such as {source / inside[-1]}"
+        if inside
+        else near or "give a run or model folder",
+    )
+
+
+def _published(name: str) -> str:
+    from vitscope.weights.pretrained import PRETRAINED
+
+    return f"; `--model {name} --from {PRETRAINED[name].hub}` from published ones" if name in PRETRAINED else ""

@@ -1,0 +1,103 @@
+"""`vitscope predict MODEL IMAGES...`: what the pictures show."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from vitscope.cli.console import print_json, print_table
+from vitscope.cli.model_source import find_model
+from vitscope.cli.progress import progress_bar
+from vitscope.core.config import config, require
+from vitscope.core.errors import EXIT_DATA, EXIT_DONE, UsageError
+from vitscope.core.flags import parse_flags
+from vitscope.core.strict_json import encode
+
+PROG = "vitscope predict"
+
+
+@config
+class PredictCommand:
+    """Say what pictures show: the likeliest classes, with how sure the model is.
+
+    MODEL is a run, a model folder (vitscope's, timm's, Hugging Face's) or a name on the hub. IMAGES are files, folders
+    (all pictures in them and below) or patterns in quotes. Pictures are prepared as the model learnt them.
+
+    A picture that cannot be read gets a line with the reason; the others go on.
+    """
+
+    model: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")] = None
+    """Who is asked."""
+    images: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGES...")] = ()
+    """What about."""
+    top_k: int = 5
+    """How many classes to name for each picture."""
+    batch_size: int = 32
+    """Pictures at once."""
+    dtype: Literal["fp32", "bf16", "fp16"] = "fp32"
+    """The type of the arithmetic: the last two are quicker on a GPU, and less exact."""
+    device: str = "auto"
+    """auto, cpu, cuda, cuda:N or mps."""
+    csv: bool = False
+    """Print CSV: path, label, index, confidence, error."""
+    json: bool = False
+    """Print JSON."""
+
+    def __post_init__(self) -> None:
+        require(self.top_k > 0, "top_k", "a number from 1", self.top_k)
+        require(self.batch_size > 0, "batch_size", "a number from 1", self.batch_size)
+        require(not (self.csv and self.json), "csv", "one of --csv and --json", "both")
+
+
+def run(args: Sequence[str]) -> int:
+    command = parse_flags(PredictCommand(), args, prog=PROG)
+    if command.model is None or not command.images:
+        missing = "MODEL" if command.model is None else "IMAGES"
+        raise UsageError(f"no {missing} named", where=PROG, fix=f"`{PROG} runs/NAME photos/`")
+
+    import torch
+
+    from vitscope.infer.predictor import Predictor
+
+    types = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+    asked = Predictor.load(
+        find_model(command.model), device=command.device, dtype=types[command.dtype], batch_size=command.batch_size
+    )
+    with progress_bar("looking") as progress:
+        found = asked.classify(command.images, top_k=command.top_k, progress=progress)
+    if command.json:
+        print_json(encode([told.to_dict() for told in found]))
+    elif command.csv:
+        _print_csv(found)
+    else:
+        _print_tables(found)
+    return EXIT_DONE if any(told.error is None for told in found) else EXIT_DATA
+
+
+def _print_csv(found: Sequence[Any]) -> None:
+    rows = csv.writer(sys.stdout, lineterminator="\n")
+    rows.writerow(["path", "label", "index", "confidence", "error"])
+    for told in found:
+        sure = "" if told.confidence is None else f"{told.confidence:.6f}"
+        rows.writerow([told.path, told.label, told.index, sure, told.error])
+
+
+def _print_tables(found: Sequence[Any]) -> None:
+    """One picture: its classes, one below the other. Several: a line each."""
+    from rich.markup import escape
+
+    if len(found) == 1 and found[0].error is None:
+        rows = [(escape(guess.label), f"{guess.probability:.1%}", str(guess.index)) for guess in found[0].top_k]
+        print_table(("class", "probability", "number"), rows, numbers=("probability", "number"))
+        return
+    rows = []
+    for told in found:
+        sure = "" if told.confidence is None else f"{told.confidence:.1%}"
+        also = ", ".join(f"{guess.label} {guess.probability:.1%}" for guess in told.top_k[1:3])
+        said = told.label if told.error is None else f"error: {told.error}"
+        rows.append((escape(told.path or ""), escape(said or ""), sure, escape(also)))
+    print_table(("picture", "class", "probability", "then"), rows, numbers=("probability",), wraps={"then": 20})

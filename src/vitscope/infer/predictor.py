@@ -1,0 +1,160 @@
+"""A model with everything it needs to be asked about pictures: its preprocessing, its labels, a device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from vitscope.core.config import updated
+from vitscope.core.device import pick_device
+from vitscope.core.errors import UsageError, VitscopeError, expected
+from vitscope.data.config import PreprocessConfig, half_normalised
+from vitscope.infer.pictures import Given, Pictures, find_pictures
+from vitscope.infer.prediction import Prediction, predictions
+from vitscope.infer.stream import Prepare, prepare_for, stacked, stream
+from vitscope.models.config import pair
+from vitscope.models.model import VisionModel
+from vitscope.models.reconstruction import MaskedModel
+from vitscope.train.memory import is_out_of_memory
+from vitscope.weights.load import load_model
+
+BATCH_SIZE = 32
+Progress = Callable[[int, int], None]
+"""Told how many pictures are done, and of how many."""
+Ask = Callable[[Tensor], Tensor]
+"""From images (B, C, H, W) to something of each, (B, ...)."""
+
+
+class Predictor:
+    """Asks a model about pictures, whatever they come as. The model is put on `device`, in `dtype` and in eval mode,
+    and stays the caller's: nothing else about it changes."""
+
+    def __init__(
+        self,
+        model: VisionModel,
+        *,
+        device: str | torch.device = "auto",
+        dtype: torch.dtype = torch.float32,
+        batch_size: int = BATCH_SIZE,
+        threads: int | None = None,
+        temperature: float = 1.0,
+    ) -> None:
+        """`threads` decode pictures, as many as there are CPUs by default. `temperature` divides logits before they
+        become probabilities: above 1 a model is less sure of itself."""
+        for name, value in (("batch_size", batch_size), ("temperature", temperature)):
+            if not value > 0:
+                raise UsageError(expected(name, "a positive number", value), where="Predictor")
+        self.device = pick_device(device) if isinstance(device, str) else device
+        self.dtype, self.batch_size, self.threads, self.temperature = dtype, batch_size, threads, temperature
+        self.model = model.to(self.device, dtype).eval()
+        self.labels = _labels_of(model)
+        self.preprocessing = preprocessing_of(model)
+
+    @classmethod
+    def load(cls, source: str | Path, *, config: Any = None, **settings: Any) -> Self:
+        """From whatever `load_model` takes: a run, a folder of ours, timm's or Hugging Face's, a hub name, or, with
+        `config`, a weights file. `settings` are those of the class."""
+        return cls(load_model(source, config=config), **settings)
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.labels)
+
+    def classify(
+        self, pictures: Pictures, *, top_k: int = 5, batch_size: int | None = None, progress: Progress | None = None
+    ) -> list[Prediction]:
+        """What each picture shows, in the order given. One that cannot be read has its reason in `error`."""
+        self.require_classes()
+        if top_k < 1:
+            raise UsageError(expected("top_k", "a number from 1", top_k), where="classify")
+        given = find_pictures(pictures)
+        answers: list[Prediction | None] = [None] * len(given)
+        for places, found in self.ask(given, self.probabilities, batch_size=batch_size, progress=progress):
+            if isinstance(found, str):
+                answers[places[0]] = Prediction(given[places[0]].name, error=found)
+                continue
+            names = [given[place].name for place in places]
+            for place, told in zip(places, predictions(names, found, self.labels, top_k=top_k), strict=True):
+                answers[place] = told
+        return [told for told in answers if told is not None]
+
+    def probabilities(self, images: Tensor) -> Tensor:
+        """(B, K) in float32, for images that are prepared."""
+        return (self.model(images).float() / self.temperature).softmax(-1)
+
+    def ask(
+        self,
+        given: Sequence[Given],
+        question: Ask,
+        *,
+        prepare: Prepare | None = None,
+        batch_size: int | None = None,
+        progress: Progress | None = None,
+    ) -> Iterator[tuple[list[int], Tensor | str]]:
+        """`question` of every picture, batch by batch: the pictures' places and what came of them; or one place and
+        why it could not be read. Where memory runs out a batch goes in parts."""
+        at_once, done = batch_size or self.batch_size, 0
+        prepare = prepare or prepare_for(self.preprocessing)
+        for batch in stream(given, prepare, batch_size=at_once, threads=self.threads):
+            for place, reason in batch.errors.items():
+                yield [place], reason
+            start = 0
+            while start < len(batch.images):
+                end = start + at_once
+                found = self._attempt(question, batch.images[start:end])
+                if isinstance(found, Tensor):
+                    yield batch.places[start:end], found
+                    start = end
+                else:
+                    at_once = self._fewer(min(at_once, len(batch.images) - start), found)
+            done += len(batch.places) + len(batch.errors)
+            if progress is not None:
+                progress(done, len(given))
+
+    @torch.inference_mode()
+    def _attempt(self, question: Ask, images: Sequence[Tensor]) -> Tensor | str:
+        """The answers, or what was said when memory ran out: an error under way would keep what it passed through."""
+        try:
+            return question(stacked(images, self.preprocessing, self.device, self.dtype))
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            return str(error).partition("\n")[0]
+
+    def _fewer(self, count: int, said: str) -> int:
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        if count == 1:
+            raise VitscopeError(
+                f"not even one picture fits into the memory of {self.device}",
+                where=said,
+                fix="take a smaller model or another device, or dtype=torch.bfloat16",
+            )
+        return count // 2
+
+    def require_classes(self) -> None:
+        if not self.labels:
+            raise UsageError(
+                "the model has no classes",
+                where=f"{type(self.model).__name__} without a head",
+                fix="give a classifier; `features` takes any model",
+            )
+
+
+def preprocessing_of(model: VisionModel) -> PreprocessConfig:
+    """What its pictures must go through, at the size it now has; by default pixels from -1 to 1."""
+    looking = model.encoder if isinstance(model, MaskedModel) else model
+    size, channels = pair(looking.config.img_size), looking.config.in_chans
+    carried: PreprocessConfig | None = model.preprocessing
+    if carried is None or carried.in_chans != channels:
+        return half_normalised(size, channels)
+    return carried if carried.img_size == size else updated(carried, img_size=size)
+
+
+def _labels_of(model: VisionModel) -> list[str]:
+    count = 0 if isinstance(model, MaskedModel) else model.num_classes
+    return list(model.labels) if model.labels and count else [str(number) for number in range(count)]

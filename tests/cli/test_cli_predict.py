@@ -1,0 +1,110 @@
+"""`vitscope predict` in a process of its own: tables for people, JSON and CSV for programs, bad pictures told."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from cli.conftest import Shell
+from vitscope.cli.main import main
+from vitscope.infer.predictor import Predictor
+from vitscope.models.build import build_model
+from vitscope.models.config import ViTConfig
+from vitscope.weights.folder import save_model
+
+TINY = ViTConfig(img_size=16, patch_size=8, embed_dim=16, depth=1, num_heads=2, num_classes=3)
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    torch.manual_seed(0)
+    network = build_model(TINY)
+    with torch.no_grad():
+        network.get_parameter("head.weight").normal_()
+    save_model(network, tmp_path / "model", labels=["cat", "dog [big]", "owl"])
+    (tmp_path / "photos").mkdir()
+    for number in range(3):
+        pixels = np.random.default_rng(number).integers(0, 256, (20, 30, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(tmp_path / f"photos/{number}.png")
+    (tmp_path / "photos/torn.jpg").write_bytes(b"\xff\xd8\xff\xe0 torn")
+    return tmp_path
+
+
+def test_a_folder_is_a_table_with_a_line_for_each(photos: Path, shell: Shell) -> None:
+    done = shell("predict", "model", "photos")
+    assert done.returncode == 0, done.stderr
+    first, *lines = done.stdout.splitlines()
+    assert first.split() == ["picture", "class", "probability", "then"]
+    wanted = Predictor.load(photos / "model", device="cpu").classify(photos / "photos")
+    assert len(lines) == 4
+    for line, told in zip(lines, wanted, strict=True):
+        assert line.startswith(f"photos/{Path(told.path or '').name}")
+        assert (told.label or "error: ") in line
+        assert told.confidence is None or f"{told.confidence:.1%}" in line
+    assert done.stderr == ""
+
+
+def test_one_picture_is_its_classes(photos: Path, shell: Shell) -> None:
+    done = shell("predict", "model", "photos/0.png", "--top-k", "2")
+    assert done.returncode == 0, done.stderr
+    first, *lines = done.stdout.splitlines()
+    assert first.split() == ["class", "probability", "number"]
+    assert len(lines) == 2
+
+
+def test_programs_get_json_and_csv(
+    photos: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(photos)
+    assert main(["predict", "model", "photos", "--json", "--device", "cpu"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [Path(row["path"]).name for row in found] == ["0.png", "1.png", "2.png", "torn.jpg"]
+    assert sum(guess["probability"] for guess in found[0]["top_k"]) == pytest.approx(1.0)
+    assert set(found[3]) == {"path", "error"}
+    assert main(["predict", "model", "photos/[0-9].png", "photos/torn.jpg", "--csv", "--device", "cpu"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [row["label"] for row in rows] == [row.get("label", "") for row in found]
+    assert float(rows[0]["confidence"]) == pytest.approx(found[0]["confidence"], abs=1e-6)
+    assert rows[3]["error"]
+
+
+def test_nothing_that_can_be_read_is_a_failure(
+    photos: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(photos)
+    assert main(["predict", "model", "photos/torn.jpg", "--device", "cpu"]) == 3
+    assert "error: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        ([], 2, "no MODEL named"),
+        (["model"], 2, "no IMAGES named"),
+        (["model", "photos", "--top-k", "0"], 2, "top_k"),
+        (["model", "photos", "--csv", "--json"], 2, "one of --csv and --json"),
+        (["modell", "photos"], 2, "modell"),
+        (["model", "empty"], 3, "there are no pictures in"),
+    ],
+)
+def test_mistakes_are_told(
+    photos: Path,
+    args: list[str],
+    code: int,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(photos)
+    (photos / "empty").mkdir()
+    assert main(["predict", *args]) == code
+    told = capsys.readouterr().err
+    assert told.startswith("error: ")
+    assert said in told
