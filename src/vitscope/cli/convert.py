@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
@@ -86,6 +87,7 @@ def run(args: Sequence[str]) -> int:
         allow_partial=command.allow_partial,
         prove=command.proof,
         overwrite=command.overwrite,
+        say=_say,
     )
     if command.json:
         print_json(encode(certificate.to_dict()))
@@ -94,6 +96,11 @@ def run(args: Sequence[str]) -> int:
         for line in certificate.lines(out.width):
             out.print(line, markup=False, soft_wrap=True)
     return EXIT_DONE
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
 
 
 def places_first(args: Sequence[str]) -> list[str]:

@@ -6,7 +6,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import torch
 
@@ -17,15 +17,19 @@ from vitscope.models.config import ModelConfig, Size
 from vitscope.models.model import VisionModel
 from vitscope.weights import folder as own
 from vitscope.weights.adapt import Resampling
-from vitscope.weights.certificate import COVERED, MOST_DIFFERENCE, Certificate, Proof, Written
+from vitscope.weights.certificate import Certificate
+from vitscope.weights.create import with_settings
 from vitscope.weights.formats import huggingface_folder, timm_folder
-from vitscope.weights.load import load_model, otherwise
+from vitscope.weights.formats.huggingface_config import class_for
+from vitscope.weights.formats.timm_spelling import spelled
+from vitscope.weights.load import load_model
 from vitscope.weights.place import flush, make_hidden_beside
-from vitscope.weights.proof import answer, fixed_batch, prove_written
+from vitscope.weights.proof import answer, fixed_batch
 from vitscope.weights.shards import cast_model, is_weights, refuse_dtype, type_name
 from vitscope.weights.source import LOCAL, digest, open_source
+from vitscope.weights.written import To, checked, refuse_disproof
 
-To = Literal["vitscope", "timm", "huggingface"]
+WRITING = "writing for Hugging Face"
 FILE_ENDINGS = (".safetensors", ".pth", ".pt", ".bin")
 """An `out` that ends so is a bare file."""
 OTHER_ENDINGS = (".npz", ".npy", ".ckpt", ".pkl", ".h5", ".onnx", ".gguf", ".msgpack", ".zip", ".tar", ".gz", ".json")
@@ -52,6 +56,7 @@ def convert(
     strict: bool = False,
     prove: bool = True,
     overwrite: bool = False,
+    say: Callable[[str], None] = lambda text: None,
 ) -> Certificate:
     """Load `source` as `load_model` does and write it to `out`: a folder of vitscope, timm or Hugging Face, or, for
     timm and where `out` ends in .safetensors or .pth, a bare file of weights.
@@ -60,13 +65,17 @@ def convert(
     tensor that differs without a word about it is an error. With `prove`, source and result also meet the libraries
     they are for, and where those say something else nothing is written. The certificate lies beside the weights:
     certificate.json, or NAME.certificate.json for a bare file. Either all is written or nothing; `overwrite` replaces
-    an older result.
+    an older result. `say` is told each stage, as large models take minutes.
     """
     _refuse_place(source, str(out))
     out = Path(out)
     bare = _is_bare(out, to)
     refuse_dtype(dtype, where="convert(..., dtype=...)")
     _refuse_to_bury(out, to, bare, overwrite)
+    opened = open_source(source)
+    sizes = {"img_size": img_size, "patch_size": patch_size, "in_chans": in_chans, "num_classes": num_classes}
+    _refuse_what_cannot_be_held(opened.config, to, sizes)
+    say(f"reading {opened.words}{', and asking the library it comes from' if prove else ''}")
     model = load_model(
         source,
         config=config,
@@ -79,17 +88,18 @@ def convert(
         strict=strict,
         prove=prove,
     )
-    _refuse_disproof(model.certificate.proof, where=str(source))
+    refuse_disproof(model.certificate.proof, where=str(source))
     if dtype is not None:
         _cast(model, dtype)
     place = out.resolve()  # a link stays a link
     if bare:
-        return _write_file(model, place, prove=prove)
+        return _write_file(model, place, prove=prove, say=say)
     done: list[Certificate] = []
 
     def write(folder: Path) -> None:
-        remarks = _folder_writer(to, model)(folder)
-        done.append(_checked(model, folder, to, to, remarks, config=None, name=place.name, prove=prove))
+        say(f"writing {place.name} for {to}")
+        remarks = [*_how_to_open(to, model, out), *_folder_writer(to, model)(folder)]
+        done.append(checked(model, folder, to, remarks, name=place.name, prove=prove, say=say))
         write_json(folder / own.CERTIFICATE, done[0].to_dict())
         for file in folder.iterdir():
             flush(file)
@@ -111,15 +121,6 @@ def _cast(model: VisionModel, dtype: torch.dtype) -> None:
     model.certificate = certificate.with_dtype(type_name(dtype), words)
 
 
-def _refuse_disproof(proof: Proof | None, *, where: str) -> None:
-    if proof is not None and not proof.is_close:
-        raise VitscopeError(
-            otherwise(proof),
-            where=where,
-            fix="nothing was written; is the config that of the weights? prove=False (--no-proof) goes on all the same",
-        )
-
-
 def _folder_writer(to: To, model: VisionModel) -> Callable[[Path], list[str]]:
     if to == "timm":
         return lambda folder: timm_folder.save_folder(model, folder)
@@ -134,23 +135,25 @@ def _folder_writer(to: To, model: VisionModel) -> Callable[[Path], list[str]]:
     return write_own
 
 
-def _write_file(model: VisionModel, place: Path, *, prove: bool) -> Certificate:
+def _how_to_open(to: To, model: VisionModel, out: Path) -> list[str]:
+    if to == "timm":
+        return [f"open it with timm.create_model('local-dir:{out}', pretrained=True)"]
+    if to == "huggingface":
+        chosen = class_for(model.config, where=WRITING).name
+        return [f"open it with transformers.{chosen}.from_pretrained('{out}')"]
+    return []
+
+
+def _write_file(model: VisionModel, place: Path, *, prove: bool, say: Callable[[str], None]) -> Certificate:
     """A bare file and its certificate, made out of sight and then put in place."""
     place.parent.mkdir(parents=True, exist_ok=True)
     temporary = make_hidden_beside(place)
     try:
+        say(f"writing {place.name} for timm")
         remarks = timm_folder.save_file(model, temporary / place.name)
         flush(temporary / place.name)
-        certificate = _checked(
-            model,
-            temporary / place.name,
-            "timm",
-            "timm file",
-            list(remarks or ()),
-            config=model.config,
-            name=place.name,
-            prove=prove,
-        )
+        file = temporary / place.name
+        certificate = checked(model, file, "timm", remarks, name=place.name, prove=prove, say=say)
         beside = _certificate_of(place).name
         write_json(temporary / beside, certificate.to_dict())
         # The old certificate must not speak for the new weights, should this end between the two.
@@ -166,76 +169,18 @@ def _certificate_of(file: Path) -> Path:
     return file.with_name(f"{file.name}.certificate.json")
 
 
-# --- was it written as it is? -----------------------------------------------------------------------------------
+# --- what, and where to ---------------------------------------------------------------------------------------------
 
 
-def _checked(
-    model: VisionModel,
-    place: Path,
-    to: To,
-    layout: str,
-    remarks: list[str],
-    *,
-    config: ModelConfig | None,
-    name: str,
-    prove: bool,
-) -> Certificate:
-    """The model's certificate, with what was found when the files were opened again."""
-    # Of what the format has no place for, its own remarks tell.
-    again = load_model(place, config=config, allow_partial=bool(remarks), say=False)
-    held = {entry.ours for entry in again.certificate.of(*COVERED)}
-    wanted, found = model.state_dict(), {key: tensor for key, tensor in again.state_dict().items() if key in held}
-    if hasattr(model.config, "encoder") and not hasattr(again.config, "encoder"):
-        found = {f"encoder.{key}": tensor for key, tensor in found.items()}
-    lost = tuple(key for key, tensor in wanted.items() if not _is_same(tensor, found.get(key)))
-    difference, largest = _difference(model, again) if lost else (None, 0.0)
-    # A format may fold tensors into others as long as the model says the same, or have no place for some, and says so.
-    says_the_same = difference is not None and difference <= MOST_DIFFERENCE * max(1.0, largest)
-    if lost and not (remarks and (says_the_same or not any(key in found for key in lost))):
-        raise VitscopeError(
-            f"{len(lost)} tensors are not the same when the {to} files are opened again: {', '.join(lost[:5])}",
-            where=name,
-            fix="nothing was written; please report this as a mistake of vitscope's, with the name of the model",
-        )
-    proof = prove_written(model, layout, place, preprocessing=model.preprocessing) if prove else None
-    if isinstance(proof, str):
-        if layout != "vitscope":
-            remarks = [*remarks, proof]
-        proof = None
-    _refuse_disproof(proof, where=name)
-    written = Written(
-        format=to,
-        place=name,
-        sha256=open_source(place).sha256(),
-        tensors=len(wanted),
-        same=len(wanted) - len(lost),
-        lost=lost,
-        largest_difference=difference,
-        remarks=tuple(remarks),
-        proof=proof,
-    )
-    certificate: Certificate = model.certificate
-    return certificate.with_written(written)
-
-
-def _is_same(ours: torch.Tensor, theirs: torch.Tensor | None) -> bool:
-    """Bit by bit: a NaN equals itself, and 0 differs from -0."""
-    if theirs is None or ours.dtype != theirs.dtype or ours.shape != theirs.shape:
-        return False
-    ours, theirs = (tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8) for tensor in (ours, theirs))
-    return torch.equal(ours, theirs)
-
-
-def _difference(model: VisionModel, again: VisionModel) -> tuple[float | None, float]:
-    """The largest difference of any output, None where they cannot be compared; and the largest output."""
-    images = fixed_batch(model.config, model.preprocessing)
-    ours, theirs = answer(model, images), answer(again, images)
-    if ours.shape != theirs.shape:
-        return None, 0.0
-    return (ours - theirs).abs().max().item(), ours.abs().max().item()
-
-
-# --- where to -----------------------------------------------------------------------------------------------------
+def _refuse_what_cannot_be_held(config: ModelConfig | None, to: To, sizes: dict[str, Any]) -> None:
+    """Before anything large is read: a bare file alone does not say what it is, and is refused later."""
+    if config is None:
+        return
+    wanted = with_settings(config, {key: value for key, value in sizes.items() if value is not None})
+    if to == "timm":
+        spelled(wanted)
+    elif to == "huggingface":
+        class_for(wanted, where=WRITING)
 
 
 def _refuse_place(source: str | Path, out: str) -> None:
@@ -283,8 +228,8 @@ def _refuse_to_bury(out: Path, to: To, bare: bool, overwrite: bool) -> None:
     is_ours = _was_converted(out) if bare else out.is_dir() and _is_theirs(out, to)
     if not is_ours:
         wanted = "a file convert wrote" if bare else f"a folder with a {to} model and nothing else"
-        beside = f"; {_certificate_of(out).name}, beside it, would speak of it" if bare else ""
-        raise VitscopeError(f"'{out}' is not {wanted}{beside}, and would be lost", fix="choose a new place")
+        where = f"looked for {_certificate_of(out).name}, which speaks of such a file" if bare else None
+        raise VitscopeError(f"'{out}' is not {wanted}, and would be lost", where=where, fix="choose a new place")
     if not overwrite:
         raise VitscopeError(f"'{out}' already exists", fix="choose a new place, or pass overwrite=True (--overwrite)")
 

@@ -130,7 +130,7 @@ def _remarks(described: dict[str, Any], config: ModelConfig, pictures: Preproces
 def save_folder(model: VisionModel, folder: Path) -> list[str]:
     """Write `model` into an empty folder, so that the Auto classes of transformers open it. What was folded, filled in
     or left behind is returned, a sentence each. What none of their classes computes is an error; nothing is written."""
-    where = f"save_folder(..., {str(folder)!r})"
+    where = "writing for Hugging Face"
     config: Any = model.config
     chosen = class_for(config, where=where)
     remarks: list[str] = []

@@ -150,7 +150,7 @@ def save_folder(model: VisionModel, folder: Path) -> list[str]:
     elif preprocessing.resizer == "tensor":
         remarks.append(
             "pictures are resized as tensors here, as transformers does; timm's transform resizes by Pillow, by which "
-            "single pixels differ by one level"
+            "single pixels differ by one level, and where the middle lies between two pixels may cut one pixel aside"
         )
     write_json(folder / CONFIG, _description(ours, spelling, preprocessing))
     _write(_tensors(ours), folder / WEIGHTS)
@@ -247,10 +247,7 @@ def _eps_remark(model: VisionModel, spelling: Spelling) -> list[str]:
     eps = getattr(model.config, "norm_eps", None)
     if eps is None or eps == spelling.norm_eps:
         return []
-    with torch.device("meta"):
-        other = build_model(updated(model.config, norm_eps=spelling.norm_eps))
-    other.load_state_dict(model.state_dict(), assign=True)
-    other.reset_buffers()
+    other = with_eps(model, spelling.norm_eps)
     like = next(model.parameters())
     size = (2, model.config.in_chans, *pair(model.config.img_size))
     images = torch.randn(size, generator=torch.Generator().manual_seed(0)).to(like.device, like.dtype)
@@ -262,6 +259,28 @@ def _eps_remark(model: VisionModel, spelling: Spelling) -> list[str]:
         f"timm has no name for LayerNorm's eps {eps:g} in this model and takes {spelling.norm_eps:g}: "
         f"outputs differ by up to {difference:.1e} (they reach {largest:.1e}; measured on two random pictures)"
     ]
+
+
+def as_timm_computes(model: VisionModel) -> VisionModel:
+    """The model with the eps its LayerNorms will have in timm, where that is another; its tensors are shared."""
+    inner = model.encoder if isinstance(model, MaskedModel) else model
+    eps = spelled(model.config).norm_eps
+    return model if eps is None or inner.config.norm_eps == eps else with_eps(model, eps)
+
+
+def with_eps(model: VisionModel, eps: float | None) -> VisionModel:
+    """The same tensors behind LayerNorms of another eps."""
+    config: Any = model.config
+    if isinstance(model, MaskedModel):
+        wanted = updated(config, encoder=updated(config.encoder, norm_eps=eps))
+    else:
+        wanted = updated(config, norm_eps=eps)
+    with torch.device("meta"):
+        other = build_model(wanted)
+    other.load_state_dict(model.state_dict(), assign=True)
+    other.reset_buffers()
+    other.preprocessing, other.labels = model.preprocessing, model.labels
+    return other
 
 
 # --- timm itself ------------------------------------------------------------------------------------------------

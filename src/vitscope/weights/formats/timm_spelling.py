@@ -156,6 +156,7 @@ def _unheld_around(config: ViTConfig) -> list[str]:
         (tokens and config.num_registers > 0, "registers beside a distillation token"),
         (tokens and config.position != "learned", f"a distillation token and position='{config.position}'"),
         (tokens and not config.prefix_position, "a distillation token without a position"),
+        (tokens and config.mlp != "mlp", f"a distillation token and mlp='{config.mlp}'"),
     )
 
 
