@@ -157,20 +157,18 @@ def test_something_else_is_never_touched(to: Any, overwrite: bool, file: Path, t
 
 
 @pytest.mark.parametrize(("to", "key"), [("timm", "architecture"), ("huggingface", "model_type")])
-def test_their_folders_are_replaced_only_when_told(to: Any, key: str, file: Path, tmp_path: Path) -> None:
+def test_a_folder_of_theirs_that_convert_did_not_write_is_left_alone(
+    to: Any, key: str, file: Path, tmp_path: Path
+) -> None:
     """Refused before anything is loaded or written."""
     out = tmp_path / "out"
     out.mkdir()
     (out / "config.json").write_text(json.dumps({key: "vit"}))
     (out / "model.safetensors").write_text("precious")
     before = snapshot(tmp_path)
-    with pytest.raises(VitscopeError, match="already exists") as refused:
-        convert(file, out, config=TINY, to=to)
-    assert "--overwrite" in str(refused.value.fix)
-    (out / "notes.md").write_text("precious")
-    with pytest.raises(VitscopeError, match="nothing else, and would be lost"):
-        convert(file, out, config=TINY, to=to, overwrite=True)
-    (out / "notes.md").unlink()
+    for overwrite in (False, True):
+        with pytest.raises(VitscopeError, match="as convert wrote it, and would be lost"):
+            convert(file, out, config=TINY, to=to, overwrite=overwrite)
     assert snapshot(tmp_path) == before
 
 
@@ -238,6 +236,37 @@ def test_stages_are_told(tmp_path: Path) -> None:
     told: list[str] = []
     convert(tmp_path / "model", tmp_path / "out", to="timm", say=told.append)
     assert [line.partition(" ")[0] for line in told] == ["reading", "writing", "reading", "asking"]
+
+
+def test_a_card_and_notes_stay_with_a_model_that_stays_the_same(tmp_path: Path) -> None:
+    save_model(network(), tmp_path / "model", readme="# mine\n", notes={"licence": "MIT"})
+    convert(tmp_path / "model", tmp_path / "same")
+    assert (tmp_path / "same/README.md").read_text() == "# mine\n"
+    assert folder_file.read_notes(tmp_path / "same") == {"licence": "MIT"}
+    convert(tmp_path / "model", tmp_path / "larger", img_size=48)
+    assert "48 x 48" in (tmp_path / "larger/README.md").read_text()
+
+
+@pytest.mark.parametrize("to", ["timm", "huggingface"])
+def test_only_a_folder_of_converts_own_is_replaced(to: Any, tmp_path: Path) -> None:
+    save_model(network(), tmp_path / "model")
+    convert(tmp_path / "model", tmp_path / "out", to=to)
+    with pytest.raises(VitscopeError, match="already exists") as refused:
+        convert(tmp_path / "model", tmp_path / "out", to=to)
+    assert "--overwrite" in str(refused.value.fix)
+    convert(tmp_path / "model", tmp_path / "out", to=to, overwrite=True)
+    (tmp_path / "out/notes.md").write_text("precious")
+    with pytest.raises(VitscopeError, match="as convert wrote it, and would be lost"):
+        convert(tmp_path / "model", tmp_path / "out", to=to, overwrite=True)
+    (tmp_path / "out/notes.md").unlink()
+    (tmp_path / "out/model.safetensors").write_bytes((tmp_path / "model/model.safetensors").read_bytes() + b" ")
+    before = snapshot(tmp_path)
+    with pytest.raises(VitscopeError, match="as convert wrote it, and would be lost"):
+        convert(tmp_path / "model", tmp_path / "out", to=to, overwrite=True)
+    (tmp_path / "out/certificate.json").unlink()
+    with pytest.raises(VitscopeError, match="as convert wrote it, and would be lost"):
+        convert(tmp_path / "model", tmp_path / "out", to=to, overwrite=True)
+    assert {**snapshot(tmp_path), "out/certificate.json": before["out/certificate.json"]} == before
 
 
 # --- a bare file, written by a stand-in -----------------------------------------------------------------------------

@@ -130,7 +130,7 @@ def test_a_proof_of_the_contrary_has_consequences(
 
 
 def test_what_is_written_is_held_to_the_same(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vitscope.weights.convert.prove_written", off_by(0.5))
+    monkeypatch.setattr("vitscope.weights.written.prove_written", off_by(0.5))
     with pytest.raises(VitscopeError, match="answers otherwise: outputs differ by up to"):
         convert(folder, tmp_path / "out", to="timm")
     assert not (tmp_path / "out").exists()

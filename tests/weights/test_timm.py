@@ -223,7 +223,8 @@ def test_a_file_timm_can_open_has_a_peer(tmp_path: Path) -> None:
     assert found is not None
     assert torch.equal(found(pictures(config)), answers(peer, pictures(config)))
     torch.save({"model": {"nothing": torch.ones(1)}}, tmp_path / "b.pth")
-    assert peer_of_file(tmp_path / "b.pth", config) is None
+    with pytest.raises(RuntimeError, match="nothing"):
+        peer_of_file(tmp_path / "b.pth", config)
 
 
 def test_the_name_of_a_file_says_how_it_is_written(tmp_path: Path) -> None:

@@ -47,8 +47,12 @@ class ConvertCommand:
     """Another number of classes: the head begins anew; 0 for none."""
     dtype: Literal["fp32", "fp16", "bf16"] | None = None
     """The type of the numbers written; as they are stored by default."""
+    positions: Literal["bicubic_antialias", "bicubic"] = "bicubic_antialias"
+    """How positions are resampled: as timm does, or without antialias, as transformers does."""
     allow_partial: bool = False
     """Go on where tensors are missing or unknown; what is missing begins anew."""
+    strict: bool = False
+    """Refuse all that is otherwise a warning: resampled tensors, a new head."""
     proof: bool = True
     """Compare with the libraries of source and result, where they are installed; where they differ nothing is
     written."""
@@ -71,6 +75,7 @@ def run(args: Sequence[str]) -> int:
 
     import torch
 
+    from vitscope.weights.adapt import Resampling
     from vitscope.weights.convert import convert
 
     types = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -84,7 +89,9 @@ def run(args: Sequence[str]) -> int:
         in_chans=command.in_chans,
         num_classes=command.num_classes,
         dtype=None if command.dtype is None else types[command.dtype],
+        resampling=Resampling(positions=command.positions),
         allow_partial=command.allow_partial,
+        strict=command.strict,
         prove=command.proof,
         overwrite=command.overwrite,
         say=_say,

@@ -9,7 +9,6 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from vitscope.core.config import updated
 from vitscope.core.device import pick_device
 from vitscope.core.errors import UsageError, VitscopeError, expected
 from vitscope.data.config import PreprocessConfig, half_normalised
@@ -20,6 +19,7 @@ from vitscope.models.config import pair
 from vitscope.models.model import VisionModel
 from vitscope.models.reconstruction import MaskedModel
 from vitscope.train.memory import is_out_of_memory
+from vitscope.weights.fit import fitted_preprocessing
 from vitscope.weights.load import load_model
 
 BATCH_SIZE = 32
@@ -147,12 +147,8 @@ class Predictor:
 
 def preprocessing_of(model: VisionModel) -> PreprocessConfig:
     """What its pictures must go through, at the size it now has; by default pixels from -1 to 1."""
-    looking = model.encoder if isinstance(model, MaskedModel) else model
-    size, channels = pair(looking.config.img_size), looking.config.in_chans
-    carried: PreprocessConfig | None = model.preprocessing
-    if carried is None or carried.in_chans != channels:
-        return half_normalised(size, channels)
-    return carried if carried.img_size == size else updated(carried, img_size=size)
+    config = model.encoder.config if isinstance(model, MaskedModel) else model.config
+    return fitted_preprocessing(model.preprocessing, config) or half_normalised(pair(config.img_size), config.in_chans)
 
 
 def _labels_of(model: VisionModel) -> list[str]:

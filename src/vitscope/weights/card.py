@@ -22,6 +22,8 @@ with torch.inference_mode():
 """
 CLASSIFY = """shares = model(picture[None]).softmax(dim=1)
 print(model.labels[int(shares.argmax())], float(shares.max()))"""
+COUNT = """shares = model(picture[None]).softmax(dim=1)
+print(int(shares.argmax()), float(shares.max()))"""
 LOOK = "features = model.{part}forward_features(picture[None])"
 
 
@@ -38,7 +40,8 @@ def plain_card(
     )
     title = f"# {config.family}, {height} x {width}{f', {len(labels):,} classes' if labels else ''}\n"
     look = LOOK.format(part="encoder." if hasattr(config, "encoder") else "")
-    use = USE.format(line=CLASSIFY if labels else look, dtype=f"torch.{dtype}")
+    line = (COUNT if _are_numbers(labels) else CLASSIFY) if labels else look
+    use = USE.format(line=line, dtype=f"torch.{dtype}")
     return "\n".join((title, what, pictures_section(preprocessing), use, _classes(labels)))
 
 
@@ -64,6 +67,10 @@ def pictures_section(preprocessing: PreprocessConfig) -> str:
 def _classes(labels: Sequence[str]) -> str:
     if not labels:
         return "## Classes\n\nNone.\n"
-    if list(labels) == [str(number) for number in range(len(labels))]:
+    if _are_numbers(labels):
         return f"## Classes\n\nThe numbers 0 to {len(labels) - 1:,}.\n"
     return f"## Classes\n\n{len(labels):,}, named in `labels.json`.\n"
+
+
+def _are_numbers(labels: Sequence[str]) -> bool:
+    return list(labels) == [str(number) for number in range(len(labels))]

@@ -26,7 +26,7 @@ from vitscope.weights.load import load_model
 from vitscope.weights.place import flush, make_hidden_beside
 from vitscope.weights.proof import answer, fixed_batch
 from vitscope.weights.shards import cast_model, is_weights, refuse_dtype, type_name
-from vitscope.weights.source import LOCAL, digest, open_source
+from vitscope.weights.source import LOCAL, Source, digest, open_source
 from vitscope.weights.written import To, checked, refuse_disproof
 
 WRITING = "writing for Hugging Face"
@@ -98,7 +98,8 @@ def convert(
 
     def write(folder: Path) -> None:
         say(f"writing {place.name} for {to}")
-        remarks = [*_how_to_open(to, model, out), *_folder_writer(to, model)(folder)]
+        write_folder = _folder_writer(to, model, opened if model.config == opened.config and dtype is None else None)
+        remarks = [*_how_to_open(to, model, out), *write_folder(folder)]
         done.append(checked(model, folder, to, remarks, name=place.name, prove=prove, say=say))
         write_json(folder / own.CERTIFICATE, done[0].to_dict())
         for file in folder.iterdir():
@@ -121,18 +122,29 @@ def _cast(model: VisionModel, dtype: torch.dtype) -> None:
     model.certificate = certificate.with_dtype(type_name(dtype), words)
 
 
-def _folder_writer(to: To, model: VisionModel) -> Callable[[Path], list[str]]:
+def _folder_writer(to: To, model: VisionModel, same: Source | None) -> Callable[[Path], list[str]]:
+    """`same`: the source, where nothing about its model was changed."""
     if to == "timm":
         return lambda folder: timm_folder.save_folder(model, folder)
     if to == "huggingface":
         return lambda folder: huggingface_folder.save_folder(model, folder)
-    write = own.writer(model, where="convert")
+    readme = notes = None
+    if same is not None and same.layout == "vitscope":  # somebody may have written these
+        readme, notes = _text_of(same.path / own.README), own.read_notes(same.path) or None
+    write = own.writer(model, readme=readme, notes=notes, where="convert")
 
     def write_own(folder: Path) -> list[str]:
         write(folder)
         return []
 
     return write_own
+
+
+def _text_of(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return None
 
 
 def _how_to_open(to: To, model: VisionModel, out: Path) -> list[str]:
@@ -227,28 +239,30 @@ def _refuse_to_bury(out: Path, to: To, bare: bool, overwrite: bool) -> None:
         return
     is_ours = _was_converted(out) if bare else out.is_dir() and _is_theirs(out, to)
     if not is_ours:
-        wanted = "a file convert wrote" if bare else f"a folder with a {to} model and nothing else"
-        where = f"looked for {_certificate_of(out).name}, which speaks of such a file" if bare else None
+        wanted = "a file convert wrote" if bare else f"a {to} folder as convert wrote it"
+        beside = _certificate_of(out).name if bare else f"{own.CERTIFICATE} in it"
+        where = f"looked for {beside}, which speaks of what convert wrote, and for nothing else"
         raise VitscopeError(f"'{out}' is not {wanted}, and would be lost", where=where, fix="choose a new place")
     if not overwrite:
         raise VitscopeError(f"'{out}' already exists", fix="choose a new place, or pass overwrite=True (--overwrite)")
 
 
-def _was_converted(file: Path) -> bool:
-    """Whether the certificate beside a bare file speaks of just this file."""
+def _was_converted(out: Path) -> bool:
+    """Whether the certificate beside a file, or within a folder, speaks of just what is there."""
+    certificate = out / own.CERTIFICATE if out.is_dir() else _certificate_of(out)
     try:
-        told: Any = json.loads(_certificate_of(file).read_text(encoding="utf-8"))
-        return file.is_file() and told["written"]["sha256"][file.name] == digest(file)
-    except (OSError, ValueError, RecursionError, KeyError, TypeError):
+        told: Any = json.loads(certificate.read_text(encoding="utf-8"))
+        files = {out.name: out} if out.is_file() else {path.name: path for path in out.iterdir()}
+        return all(digest(files[name]) == value for name, value in told["written"]["sha256"].items())
+    except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
         return False
 
 
 def _is_theirs(folder: Path, to: To) -> bool:
-    """Whether a folder holds one of their models, and nothing that did not come with it."""
+    """Whether a folder holds one of their models, as convert wrote it, and nothing that did not come with it."""
     try:
         described: Any = json.loads((folder / own.CONFIG).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return False
-    names = [path.name for path in folder.iterdir()]
-    known = all(name in BESIDE or is_weights(name) for name in names)
-    return known and isinstance(described, dict) and KNOWN_BY[to] in described
+    known = all(path.name in BESIDE or is_weights(path.name) for path in folder.iterdir())
+    return known and isinstance(described, dict) and KNOWN_BY[to] in described and _was_converted(folder)

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from vitscope.core.config import from_dict, to_dict, updated
+from vitscope.core.config import from_dict, to_dict
 from vitscope.core.errors import ConfigError, VitscopeError, expected
 from vitscope.core.files import write_atomically, write_json
 from vitscope.core.run_layout import MODEL, is_run_folder
@@ -32,7 +32,13 @@ from vitscope.models.config import ModelConfig, pair
 from vitscope.models.model import VisionModel
 from vitscope.weights.card import plain_card
 from vitscope.weights.files import Stored, read_file
-from vitscope.weights.fit import refuse_labels, refuse_nameless, refuse_preprocessing, refuse_weights
+from vitscope.weights.fit import (
+    fitted_preprocessing,
+    refuse_labels,
+    refuse_nameless,
+    refuse_preprocessing,
+    refuse_weights,
+)
 from vitscope.weights.place import make_hidden_beside, swap
 from vitscope.weights.shards import (
     INDEX,
@@ -48,7 +54,7 @@ FORMAT = 1
 CONFIG, PREPROCESSING, LABELS = "config.json", "preprocessing.json", "labels.json"
 README, CERTIFICATE = "README.md", "certificate.json"
 WRITTEN = (CONFIG, WEIGHTS, PREPROCESSING, LABELS, README)
-"""What `save_model` writes, as long as one file is enough for the weights."""
+"""What `save_model` writes, as long as one file is enough for the weights, and the classes have names."""
 FILES = (*WRITTEN, CERTIFICATE)
 """What a model folder may hold, shards of its weights aside."""
 
@@ -69,7 +75,7 @@ def save_model(
     """Write `model` as a folder, all of it or nothing. Wrappers (`torch.compile`, DDP) are taken off first.
 
     What is not given comes from the model, if it was loaded: its preprocessing, at the size the model now has, and
-    its labels, as long as there are as many as classes. Else: mean = std = 0.5, and classes called by their numbers.
+    its labels, as long as there are as many as classes. Else: mean = std = 0.5, and no labels.json.
     `readme` is the text of README.md (a short card by default), `notes` go into config.json, for `read_notes`.
     `weights` are written in place of the model's own: a running mean, or what several processes hold together.
 
@@ -120,12 +126,14 @@ def writer(
     if readme is None:
         count = sum(parameter.numel() for parameter in model.parameters())
         kind = dtype or next(tensor.dtype for tensor in tensors.values() if tensor.is_floating_point())
-        readme = plain_card(config, count, seen, names, str(kind).removeprefix("torch."))
+        called = names or [str(number) for number in range(config.num_classes)]
+        readme = plain_card(config, count, seen, called, str(kind).removeprefix("torch."))
     described = {"format": FORMAT, "family": config.family, "config": to_dict(config)}
 
     def write(folder: Path) -> None:
         write_json(folder / PREPROCESSING, to_dict(seen))
-        write_json(folder / LABELS, names)
+        if names is not None:
+            write_json(folder / LABELS, names)
         write_atomically(folder / README, readme.encode())
         write_json(folder / CONFIG, described if notes is None else {**described, "notes": dict(notes)})
         write_weights(tensors, folder, dtype=dtype, shard_bytes=shard_bytes)
@@ -197,8 +205,10 @@ def load_preprocessing(folder: str | Path) -> PreprocessConfig:
 
 
 def load_labels(folder: str | Path) -> list[str]:
-    """The names of the classes of the model a folder holds, in index order."""
+    """The names of the classes of the model a folder holds, in index order; their numbers where nobody named them."""
     folder = model_folder(folder)
+    if not (folder / LABELS).exists():
+        return [str(number) for number in range(load_config(folder).num_classes)]
     labels = _read_json(folder, LABELS)
     refuse_nameless(labels, where=str(folder / LABELS))
     return labels
@@ -221,17 +231,15 @@ def unwrapped(model: nn.Module) -> VisionModel:
 
 
 def _preprocessing_of(model: VisionModel, given: PreprocessConfig | None) -> PreprocessConfig:
-    size = pair(model.config.img_size)
     if given is not None:
         refuse_preprocessing(given, model.config, where="save_model(..., preprocessing=...)")
         return given
-    carried: PreprocessConfig | None = model.preprocessing
-    if carried is not None and carried.in_chans == model.config.in_chans:
-        return updated(carried, img_size=size)
-    return half_normalised(size, model.config.in_chans)
+    config = model.config
+    return fitted_preprocessing(model.preprocessing, config) or half_normalised(pair(config.img_size), config.in_chans)
 
 
-def _labels_of(model: VisionModel, given: Sequence[str] | None) -> list[str]:
+def _labels_of(model: VisionModel, given: Sequence[str] | None) -> list[str] | None:
+    """None where nobody named the classes: numbers in their place would pass for names one day."""
     count = model.config.num_classes
     if given is not None:
         refuse_nameless(given if isinstance(given, str) else list(given))  # one text is not a list of its letters
@@ -239,7 +247,7 @@ def _labels_of(model: VisionModel, given: Sequence[str] | None) -> list[str]:
         return list(given)
     if model.labels is not None and len(model.labels) == count:
         return list(model.labels)
-    return [str(i) for i in range(count)]
+    return None
 
 
 def carried_by(folder: Path, config: ModelConfig) -> tuple[PreprocessConfig | None, list[str] | None]:
@@ -287,7 +295,9 @@ def refuse_to_bury(folder: Path, overwrite: bool) -> None:
             fix="choose a new folder, or move these files away",
         )
     if not overwrite:
-        raise VitscopeError(f"'{folder}' already holds a model", fix="choose a new folder, or pass overwrite=True")
+        raise VitscopeError(
+            f"'{folder}' already holds a model", fix="choose a new folder, or pass overwrite=True (--overwrite)"
+        )
 
 
 def _is_model_folder(folder: Path) -> bool:

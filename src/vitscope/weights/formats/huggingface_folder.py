@@ -18,6 +18,7 @@ from vitscope.data.config import PreprocessConfig, half_normalised
 from vitscope.models.config import MAEConfig, ModelConfig, SimMIMConfig, ViTConfig, pair
 from vitscope.models.model import VisionModel
 from vitscope.weights.files import Stored
+from vitscope.weights.fit import fitted_preprocessing
 from vitscope.weights.formats.damaged import refusing_damage
 from vitscope.weights.formats.fixed_positions import sincos_table
 from vitscope.weights.formats.huggingface import (
@@ -66,6 +67,8 @@ def _has_sincos(described: dict[str, Any], tensors: Stored) -> bool:
     return holds_sincos(tensors, name, (grid[0], grid[1]))
 
 
+NAMELESS = "LABEL_"
+"""What transformers calls classes, with their numbers, where nobody has named them."""
 SIZES = (("image_size", 224), ("patch_size", 16))
 """What the grid follows from, and what is meant where it is not said."""
 
@@ -102,7 +105,8 @@ def _labels(described: dict[str, Any], where: str) -> list[str] | None:
             expected("id2label", f"the numbers 0 to {len(names) - 1}, each with a name", shortened(sorted(names)[:5])),
             where=where,
         )
-    return [numbered[number] for number in range(len(numbered))]
+    labels = [numbered[number] for number in range(len(numbered))]
+    return None if labels == [f"{NAMELESS}{number}" for number in range(len(labels))] else labels
 
 
 def _remarks(described: dict[str, Any], config: ModelConfig, pictures: PreprocessConfig | None) -> list[str]:
@@ -140,7 +144,7 @@ def save_folder(model: VisionModel, folder: Path) -> list[str]:
         kind = "grey pictures ('L')" if pictures.in_chans == 1 else f"pictures of {pictures.in_chans} channels"
         remarks.append(f"a processor of transformers turns colours into no other channels: give it {kind}")
     tensors = _written_tensors(model, chosen, remarks)
-    labels = model.labels if model.labels is not None else [str(number) for number in range(config.num_classes)]
+    labels = model.labels or [f"{NAMELESS}{number}" for number in range(config.num_classes)]
     dtype = str(next(iter(tensors.values())).dtype).removeprefix("torch.")
     write_json(folder / CONFIG, written_config(config, chosen, labels=labels, dtype=dtype))
     write_json(folder / PICTURES, told)
@@ -150,8 +154,8 @@ def save_folder(model: VisionModel, folder: Path) -> list[str]:
 
 
 def _pictures_of(model: VisionModel, remarks: list[str]) -> PreprocessConfig:
-    size, carried = pair(model.config.img_size), model.preprocessing
-    if carried is None or carried.in_chans != model.config.in_chans:
+    size, carried = pair(model.config.img_size), fitted_preprocessing(model.preprocessing, model.config)
+    if carried is None:
         new = updated(half_normalised(size, model.config.in_chans), resizer="tensor")
         remarks.append("the model had no preprocessing: mean = std = 0.5 was written")
         return new if size[0] == size[1] else updated(new, crop="squash")
@@ -162,7 +166,7 @@ def _pictures_of(model: VisionModel, remarks: list[str]) -> PreprocessConfig:
         )
     if carried.resizer == "pillow" and carried.crop == "centre":
         remarks.append("where the middle of a picture lies between two pixels, transformers may cut it one pixel aside")
-    return updated(carried, img_size=size)
+    return carried
 
 
 def _written_tensors(model: VisionModel, chosen: TheirClass, remarks: list[str]) -> dict[str, Tensor]:

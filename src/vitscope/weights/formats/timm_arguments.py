@@ -84,7 +84,8 @@ def config_of(architecture: str, arguments: Mapping[str, Any], *, where: str) ->
 
 
 def _near(architecture: str) -> str:
-    near = nearest(architecture, ARCHITECTURES) or ["vit_base_patch16_224"]
+    ours = [name for name, row in ARCHITECTURES.items() if not row.pre_norm]  # CLIP's is here for its eps alone
+    near = nearest(architecture, ours) or ["vit_base_patch16_224"]
     return (
         f"it has {', '.join(near)}; where the layers are the same, load the weights file by itself: "
         "load_model(file, config=the name of such a model)"

@@ -302,27 +302,26 @@ def peer(folder: Path) -> Answer | None:
 
 
 def peer_of_file(path: Path, config: ModelConfig) -> Answer | None:
-    """timm's model of a bare file, read by timm's own code; None where timm is not installed, has no such model, or
-    does not know the file's names."""
+    """timm's model of a bare file, read by timm's own code; None where timm is not installed or has no such model.
+    Raises what timm raises where it cannot read the file."""
     try:
         import timm
     except ImportError:
         return None
     try:
         spelling = spelled(config)
-        source = {
-            "file": str(path),
-            "source": "file",
-            "custom_load": path.suffix == ".npz",
-            "num_classes": config.num_classes,
-            "first_conv": None,
-        }
-        model = timm.create_model(
-            spelling.architecture, pretrained=True, pretrained_cfg_overlay=source, **spelling.arguments
-        )
-    except (ConfigError, RuntimeError, KeyError):  # what load_state_dict and a missing name raise
+    except ConfigError:
         return None
-    return _answering(model)
+    source = {
+        "file": str(path),
+        "source": "file",
+        "custom_load": path.suffix == ".npz",
+        "num_classes": config.num_classes,
+        "first_conv": None,
+    }
+    return _answering(
+        timm.create_model(spelling.architecture, pretrained=True, pretrained_cfg_overlay=source, **spelling.arguments)
+    )
 
 
 def _answering(model: Any) -> Answer:
