@@ -23,19 +23,17 @@ C = TypeVar("C")
 
 def parse_flags(default: C, args: Sequence[str], *, prog: str) -> C:
     """`default` with the fields that `args` names changed. Prints help and leaves with 0 on `--help`."""
+    if any(arg in ("-h", "--help") for arg in args):
+        from vitscope.core.flag_help import leave_with_help
+
+        leave_with_help(default, prog=prog)
     import tyro
 
-    asks_for_help = any(arg in ("-h", "--help") for arg in args)
-    if not asks_for_help:
-        refuse_unknown_flags(default, args, prog=prog)
+    refuse_unknown_flags(default, args, prog=prog)
     said = io.StringIO()
     try:
-        with contextlib.ExitStack() as stack:
-            if not asks_for_help:
-                stack.enter_context(contextlib.redirect_stdout(said))
-                stack.enter_context(contextlib.redirect_stderr(said))
-            typed = ["--help"] if asks_for_help else list(args)  # tyro's help leaves out what it has already read
-            return tyro.cli(type(default), args=typed, default=default, prog=prog)
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            return tyro.cli(type(default), args=list(args), default=default, prog=prog)
     except SystemExit as leaving:
         if not leaving.code:
             raise
