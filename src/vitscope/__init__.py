@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from vitscope.data.dataset import open_dataset
     from vitscope.data.decode import decode_image
     from vitscope.data.loaders.choose import make_loader
+    from vitscope.infer.ensemble import Ensemble
     from vitscope.infer.prediction import Guess, Prediction
     from vitscope.infer.predictor import Predictor
     from vitscope.models.config import (
@@ -69,6 +70,7 @@ _HOMES = {
     "open_dataset": "vitscope.data.dataset",
     "decode_image": "vitscope.data.decode",
     "make_loader": "vitscope.data.loaders.choose",
+    "Ensemble": "vitscope.infer.ensemble",
     "Guess": "vitscope.infer.prediction",
     "Prediction": "vitscope.infer.prediction",
     "Predictor": "vitscope.infer.predictor",
@@ -109,6 +111,7 @@ __all__ = [
     "CNNConfig",
     "CheckpointConfig",
     "DataConfig",
+    "Ensemble",
     "Guess",
     "LSTMConfig",
     "LoopConfig",

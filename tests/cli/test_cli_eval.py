@@ -246,3 +246,22 @@ def test_help_comes_without_torch(shell) -> None:
     assert "RUN_OR_MODEL" in done.stdout
     imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
     assert imported.isdisjoint({"torch", "numpy", "torchvision", "matplotlib", "sklearn"})
+
+
+def test_trust_is_told_where_asked_for(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plain = told(capsys, str(model), "--data", "digits")
+    assert "calibration" not in plain
+    asked = told(capsys, str(model), "--data", "digits", "--calibrate", "--swap-test")
+    found = asked["calibration"]
+    assert found["count"] == plain["count"]
+    assert found["loss_before"] == pytest.approx(plain["loss"], abs=1e-4)
+    assert found["loss_after"] < found["loss_before"]
+    own, *others = asked["swap_test"]
+    assert own["name"] == "its own"
+    assert own["accuracy"] == pytest.approx(plain["accuracy"])
+    assert {swap["name"] for swap in others} == {"half", "imagenet", "mnist", "none"}
+    assert main(["eval", str(model), "--data", "digits", "--calibrate", "--swap-test", "--device", "cpu"]) == 0
+    text = capsys.readouterr().out
+    assert f"--temperature {found['temperature']:.3f}" in text
+    assert "right only by its own" in text
+    assert "val" in refused(capsys, 2, str(model), "--data", "digits", "--calibrate", "--part", "val")

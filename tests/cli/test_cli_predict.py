@@ -75,6 +75,21 @@ def test_programs_get_json_and_csv(
     assert rows[3]["error"]
 
 
+def test_views_and_several_models(
+    photos: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(photos)
+    assert main(["predict", "model,model", "photos/0.png", "--views", "flip", "--json", "--device", "cpu"]) == 0
+    (told,) = json.loads(capsys.readouterr().out)
+    (wanted,) = Predictor.load(photos / "model", device="cpu").classify(photos / "photos/0.png", views=["flip"])
+    assert told["agreement"] == 1.0
+    assert told["confidence"] == pytest.approx(wanted.confidence, abs=1e-6)
+    assert main(["predict", "model,model", "photos/0.png", "--weights", "1", "3", "--device", "cpu"]) == 0
+    assert "agreement of the models on the first: 100%" in capsys.readouterr().out
+    assert main(["predict", "model,model", "photos", "--device", "cpu"]) == 0
+    assert "agreement" in capsys.readouterr().out.splitlines()[0]
+
+
 def test_nothing_that_can_be_read_is_a_failure(
     photos: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -91,6 +106,8 @@ def test_nothing_that_can_be_read_is_a_failure(
         (["model", "photos", "--top-k", "0"], 2, "top_k"),
         (["model", "photos", "--csv", "--json"], 2, "one of --csv and --json"),
         (["modell", "photos"], 2, "modell"),
+        (["model", "photos", "--temperature", "0"], 2, "temperature"),
+        (["model,model", "photos", "--weights", "1"], 2, "weights"),
         (["model", "empty"], 3, "there are no pictures in"),
     ],
 )

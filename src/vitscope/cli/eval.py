@@ -37,12 +37,19 @@ class EvalCommand:
     """Which part of the data."""
     batch_size: int = 256
     """Pictures at once."""
+    calibrate: bool = False
+    """Also tell how far its confidence can be trusted: the calibration error, and the temperature, chosen on the
+    validation part, that brings it down."""
+    swap_test: bool = False
+    """Also try the usual normalisations on up to 1,000 pictures, and say if one suits the model better than its own."""
     device: str = "auto"
     """auto, cpu, cuda, cuda:N or mps."""
     json: bool = False
     """Print JSON instead of tables."""
 
     def __post_init__(self) -> None:
+        if self.calibrate:
+            require(self.part != "val", "part", "test or train with --calibrate, which chooses on val", self.part)
         require(0 < self.batch_size <= 1_000_000, "batch_size", "from 1 to 1,000,000", self.batch_size)
 
 
@@ -54,11 +61,17 @@ def run(args: Sequence[str]) -> int:
     data = _data(command, folder)
 
     from vitscope.cli.eval_tables import print_report, report_of  # torch comes with these
+    from vitscope.cli.eval_trust import print_trust, trust_report
     from vitscope.train.measure import measure
 
     found, names = measure(folder, data, command.part, batch_size=command.batch_size, device=command.device, say=_say)
     report = {"source": command.source, "data": data.name, "part": command.part, **report_of(found, names)}
-    print_json(encode(report)) if command.json else print_report(report)
+    trust = trust_report(command, folder, data)
+    if command.json:
+        print_json(encode({**report, **trust}))
+    else:
+        print_report(report)
+        print_trust(trust)
     return EXIT_DONE
 
 

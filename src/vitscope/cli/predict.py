@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from vitscope.cli.console import print_json, print_table
+from vitscope.cli.console import console, print_json, print_table
 from vitscope.cli.model_source import find_model
 from vitscope.cli.progress import progress_bar
 from vitscope.core.config import config, require
@@ -31,11 +31,17 @@ class PredictCommand:
     """
 
     model: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")] = None
-    """Who is asked."""
+    """Who is asked; several, with commas between, answer by the mean of their probabilities."""
     images: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGES...")] = ()
     """What about."""
     top_k: int = 5
     """How many classes to name for each picture."""
+    views: tuple[Literal["flip", "crops"], ...] = ()
+    """Look at each picture in several ways, and take the mean: `flip`, `crops` (middle and corners), or both."""
+    weights: tuple[float, ...] = ()
+    """How much each of several models counts; all alike by default."""
+    temperature: float = 1.0
+    """Divides logits: above 1 the model is less sure of itself. `vitscope eval --calibrate` finds one."""
     batch_size: int = 32
     """Pictures at once."""
     dtype: Literal["fp32", "bf16", "fp16"] = "fp32"
@@ -49,6 +55,7 @@ class PredictCommand:
 
     def __post_init__(self) -> None:
         require(self.top_k > 0, "top_k", "a number from 1", self.top_k)
+        require(self.temperature > 0, "temperature", "a positive number", self.temperature)
         require(self.batch_size > 0, "batch_size", "a number from 1", self.batch_size)
         require(not (self.csv and self.json), "csv", "one of --csv and --json", "both")
 
@@ -61,14 +68,23 @@ def run(args: Sequence[str]) -> int:
 
     import torch
 
+    from vitscope.infer.ensemble import Ensemble
     from vitscope.infer.predictor import Predictor
 
     types = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-    asked = Predictor.load(
-        find_model(command.model), device=command.device, dtype=types[command.dtype], batch_size=command.batch_size
-    )
+    members = [
+        Predictor.load(
+            find_model(name),
+            device=command.device,
+            dtype=types[command.dtype],
+            batch_size=command.batch_size,
+            temperature=command.temperature,
+        )
+        for name in command.model.split(",")
+    ]
+    asked = members[0] if len(members) == 1 and not command.weights else Ensemble(members, command.weights or None)
     with progress_bar("looking") as progress:
-        found = asked.classify(command.images, top_k=command.top_k, progress=progress)
+        found = asked.classify(command.images, top_k=command.top_k, views=command.views, progress=progress)
     if command.json:
         print_json(encode([told.to_dict() for told in found]))
     elif command.csv:
@@ -93,11 +109,18 @@ def _print_tables(found: Sequence[Any]) -> None:
     if len(found) == 1 and found[0].error is None:
         rows = [(escape(guess.label), f"{guess.probability:.1%}", str(guess.index)) for guess in found[0].top_k]
         print_table(("class", "probability", "number"), rows, numbers=("probability", "number"))
+        if found[0].agreement is not None:
+            console().print(f"agreement of the models on the first: {found[0].agreement:.0%}")
         return
     rows = []
     for told in found:
         sure = "" if told.confidence is None else f"{told.confidence:.1%}"
         also = ", ".join(f"{guess.label} {guess.probability:.1%}" for guess in told.top_k[1:3])
         said = told.label if told.error is None else f"error: {told.error}"
-        rows.append((escape(told.path or ""), escape(said or ""), sure, escape(also)))
-    print_table(("picture", "class", "probability", "then"), rows, numbers=("probability",), wraps={"then": 20})
+        agreed = "" if told.agreement is None else f"{told.agreement:.0%}"
+        rows.append((escape(told.path or ""), escape(said or ""), sure, agreed, escape(also)))
+    columns = ["picture", "class", "probability", "agreement", "then"]
+    if all(told.agreement is None for told in found):
+        columns.remove("agreement")
+        rows = [(*row[:3], row[4]) for row in rows]
+    print_table(columns, rows, numbers=("probability", "agreement"), wraps={"then": 20})

@@ -32,18 +32,21 @@ class Prediction:
     """Its probability."""
     top_k: tuple[Guess, ...] = ()
     error: str | None = None
+    agreement: float | None = None
+    """Of several models, the share that names this class first."""
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON: an error row holds nothing but its path and the error."""
         if self.error is not None:
             return {"path": self.path, "error": self.error}
-        return {
+        told = {
             "path": self.path,
             "label": self.label,
             "index": self.index,
             "confidence": self.confidence,
             "top_k": [vars(guess) for guess in self.top_k],
         }
+        return told if self.agreement is None else {**told, "agreement": self.agreement}
 
 
 def predictions(

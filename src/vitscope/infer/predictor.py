@@ -15,6 +15,7 @@ from vitscope.data.config import PreprocessConfig, half_normalised
 from vitscope.infer.pictures import Given, Pictures, find_pictures
 from vitscope.infer.prediction import Prediction, predictions
 from vitscope.infer.stream import Prepare, prepare_for, stacked, stream
+from vitscope.infer.views import prepare_views
 from vitscope.models.config import pair
 from vitscope.models.model import VisionModel
 from vitscope.models.reconstruction import MaskedModel
@@ -65,15 +66,22 @@ class Predictor:
         return len(self.labels)
 
     def classify(
-        self, pictures: Pictures, *, top_k: int = 5, batch_size: int | None = None, progress: Progress | None = None
+        self,
+        pictures: Pictures,
+        *,
+        top_k: int = 5,
+        views: Sequence[str] = (),
+        batch_size: int | None = None,
+        progress: Progress | None = None,
     ) -> list[Prediction]:
-        """What each picture shows, in the order given. One that cannot be read has its reason in `error`."""
+        """What each picture shows, in the order given. One that cannot be read has its reason in `error`. `views` are
+        looked at too, and the mean of all answers counts: 'flip', 'crops' or both."""
         self.require_classes()
         if top_k < 1:
             raise UsageError(expected("top_k", "a number from 1", top_k), where="classify")
         given = find_pictures(pictures)
         answers: list[Prediction | None] = [None] * len(given)
-        for places, found in self.ask(given, self.probabilities, batch_size=batch_size, progress=progress):
+        for places, found in self.ask_probabilities(given, views=views, batch_size=batch_size, progress=progress):
             if isinstance(found, str):
                 answers[places[0]] = Prediction(given[places[0]].name, error=found)
                 continue
@@ -85,6 +93,25 @@ class Predictor:
     def probabilities(self, images: Tensor) -> Tensor:
         """(B, K) in float32, for images that are prepared."""
         return (self.model(images).float() / self.temperature).softmax(-1)
+
+    def ask_probabilities(
+        self,
+        given: Sequence[Given],
+        *,
+        views: Sequence[str] = (),
+        batch_size: int | None = None,
+        progress: Progress | None = None,
+    ) -> Iterator[tuple[list[int], Tensor | str]]:
+        """`ask`, for the probabilities of the classes (B, K), as a mean over `views` where there are some."""
+        if not views:
+            yield from self.ask(given, self.probabilities, batch_size=batch_size, progress=progress)
+            return
+        prepare = prepare_views(self.preprocessing, views)
+
+        def mean_of_views(images: Tensor) -> Tensor:
+            return self.probabilities(images.flatten(0, 1)).unflatten(0, images.shape[:2]).mean(1)
+
+        yield from self.ask(given, mean_of_views, prepare=prepare, batch_size=batch_size, progress=progress)
 
     def ask(
         self,

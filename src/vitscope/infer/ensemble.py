@@ -1,0 +1,86 @@
+"""Several models asked about the same pictures: the mean of their probabilities, and how far they agree."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from vitscope.core.errors import UsageError, expected
+from vitscope.infer.pictures import Pictures, find_pictures
+from vitscope.infer.prediction import Prediction, predictions
+from vitscope.infer.predictor import Predictor, Progress
+
+
+class Ensemble:
+    """Predictors with the same classes, in whatever order; each prepares pictures as its own model learnt them."""
+
+    def __init__(self, members: Sequence[Predictor], weights: Sequence[float] | None = None) -> None:
+        """`weights` say how much each member counts; all alike by default."""
+        if not members:
+            raise UsageError(expected("members", "at least one predictor", "none"), where="Ensemble")
+        for member in members:
+            member.require_classes()
+        given = [1.0] * len(members) if weights is None else list(weights)
+        usable = all(math.isfinite(weight) and weight >= 0 for weight in given) and sum(given) > 0
+        if len(given) != len(members) or not usable:
+            wanted = f"{len(members)} numbers, none negative, not all 0"
+            raise UsageError(expected("weights", wanted, given), where="Ensemble")
+        self.members = list(members)
+        self.weights = [weight / sum(given) for weight in given]
+        self.labels = members[0].labels
+        self._orders = [_order(self.labels, member.labels, place) for place, member in enumerate(members)]
+
+    @classmethod
+    def load(cls, sources: Sequence[str | Path], *, weights: Sequence[float] | None = None, **settings: Any) -> Self:
+        """From what `Predictor.load` takes; `settings` are for every member."""
+        return cls([Predictor.load(source, **settings) for source in sources], weights)
+
+    def classify(
+        self, pictures: Pictures, *, top_k: int = 5, views: Sequence[str] = (), progress: Progress | None = None
+    ) -> list[Prediction]:
+        """As a predictor's, with `agreement`: the share of the members, by weight, that name the same class first."""
+        given = find_pictures(pictures)
+        mean = torch.zeros(len(given), len(self.labels))
+        votes = torch.zeros(len(given), len(self.labels))
+        errors: dict[int, str] = {}
+        for number, (member, weight, order) in enumerate(zip(self.members, self.weights, self._orders, strict=True)):
+            told = _of_all(progress, number, len(self.members))
+            for places, found in member.ask_probabilities(given, views=views, progress=told):
+                if isinstance(found, str):
+                    errors.setdefault(places[0], found)
+                    continue
+                mean[places] += weight * found[:, order].cpu()
+                votes[places, found[:, order].argmax(-1).cpu()] += weight
+        answers = predictions([one.name for one in given], mean, self.labels, top_k=top_k)
+        for place, answer in enumerate(answers):
+            if place in errors:
+                answers[place] = Prediction(given[place].name, error=errors[place])
+            elif answer.index is not None:
+                answers[place] = replace(answer, agreement=float(votes[place, answer.index]))
+        return answers
+
+
+def _order(wanted: Sequence[str], labels: Sequence[str], place: int) -> Tensor:
+    """For each class of the first member, its number in this one."""
+    if sorted(wanted) != sorted(labels) or (len(set(labels)) != len(labels) and list(wanted) != list(labels)):
+        strange = [label for label in labels if label not in wanted] or [f"{len(labels)} classes, not {len(wanted)}"]
+        raise UsageError(
+            f"member {place} has other classes than the first: {', '.join(map(str, strange[:3]))}",
+            where="Ensemble",
+            fix="give models that tell the same classes apart",
+        )
+    if len(set(labels)) != len(labels):
+        return torch.arange(len(labels))
+    return torch.tensor([list(labels).index(label) for label in wanted])
+
+
+def _of_all(progress: Progress | None, number: int, members: int) -> Progress | None:
+    if progress is None:
+        return None
+    return lambda done, count: progress(number * count + done, members * count)
