@@ -22,14 +22,16 @@ from torch import Tensor
 from torch.nn import functional as F
 from torchvision.transforms import v2
 
-from surroundings import surroundings, why_no_compiler
-from timing import Call, Clock, as_cuda_graph, interleaved, paired_ratio, summary
 from vitscope import create_model
+from vitscope.core.environment import why_no_compiler
 from vitscope.data.config import AugmentConfig, augmentation, half_normalised
 from vitscope.data.loaders.device import DeviceLoader
 from vitscope.data.loaders.loader import Batch
 from vitscope.data.mix import Mixer
 from vitscope.data.transforms.batch import BatchTransform
+from vitscope.infer.benchmark.surroundings import surroundings
+from vitscope.infer.benchmark.timing import Call, Clock, interleaved, paired_ratio, summary
+from vitscope.infer.launched import as_cuda_graph
 
 CLASSES = 10
 STRENGTHS = ("basic", "medium", "strong")
@@ -188,7 +190,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     wish = parser.parse_args()
     device = torch.device(wish.device)
-    compile_too = device.type == "cuda" and not wish.no_compile and why_no_compiler(device) is None
+    compile_too = device.type == "cuda" and not wish.no_compile and why_no_compiler(device.type) is None
     count, batches = (600, [64]) if wish.quick else (wish.count, wish.batches)
     print(json.dumps(surroundings(device)), flush=True)
 

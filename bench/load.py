@@ -19,8 +19,9 @@ from pathlib import Path
 
 import torch
 
-from surroundings import report, surroundings
-from timing import paired_ratio, summary
+from report import report
+from vitscope.infer.benchmark.surroundings import surroundings
+from vitscope.infer.benchmark.timing import paired_ratio, summary
 
 MODEL = "vit_base_patch16_224"
 SMALL = "vit_tiny_patch16_224"

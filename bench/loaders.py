@@ -31,13 +31,14 @@ from torch.utils.data import DataLoader
 from torchvision.datasets import ImageFolder as PeerFolder
 from torchvision.transforms import InterpolationMode, v2
 
-from surroundings import report, surroundings
-from timing import paired_ratio, summary
+from report import report
 from vitscope.core.environment import data_roots
 from vitscope.data.config import AugmentConfig, DataConfig, PreprocessConfig
 from vitscope.data.loaders.worker import WorkerLoader
 from vitscope.data.sources.folder import ImageFolder
 from vitscope.data.transforms.batch import BatchTransform
+from vitscope.infer.benchmark.surroundings import surroundings
+from vitscope.infer.benchmark.timing import paired_ratio, summary
 
 OURS, TORCHVISION = "ours", "torchvision"
 TIMM_WAYS = {"timm, prefetcher": True, "timm, no prefetcher": False}

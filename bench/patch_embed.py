@@ -14,11 +14,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from surroundings import surroundings, why_no_compiler
-from throughput import release
-from timing import Call, Clock, interleaved, paired_ratio, summary
+from vitscope.core.environment import why_no_compiler
+from vitscope.infer.benchmark.contest import release
+from vitscope.infer.benchmark.surroundings import surroundings
+from vitscope.infer.benchmark.timing import Call, Clock, interleaved, paired_ratio, summary
+from vitscope.infer.benchmark.work import prepare_device, warm_up
 from vitscope.models.layers.patch import cut_patches
-from work import Mode, compiled, prepare_device, warm_up
 
 #        img_size, patch_size, embed_dim, batch
 CASES = ((224, 16, 768, 64), (224, 16, 768, 256), (224, 16, 384, 64), (32, 4, 384, 512), (32, 4, 192, 512))
@@ -44,13 +45,13 @@ class Tokens(nn.Module):
         return torch.cat([self.cls_token.expand(len(images), -1, -1), tokens + self.position], dim=1)
 
 
-def forward_backward(case: tuple[int, int, int, int], cut: bool, mode: Mode, device: torch.device) -> Call:
+def forward_backward(case: tuple[int, int, int, int], cut: bool, launch: str, device: torch.device) -> Call:
     img_size, patch_size, embed_dim, batch = case
     torch.manual_seed(0)
     with device:
         module = Tokens(img_size, patch_size, embed_dim, cut=cut)
         images = torch.randn(batch, 3, img_size, img_size)
-        network = compiled(module, mode)
+        network = torch.compile(module) if launch == "compiled" else module
         gradient = torch.randn(batch, module.position.shape[1] + 1, embed_dim)
 
     def call() -> None:
@@ -71,19 +72,19 @@ def main() -> None:
     args = parser.parse_args()
     device = torch.device(args.device or ("cuda" if torch.cuda.is_available() else "cpu"))
     prepare_device(device)
-    modes: list[Mode] = ["eager"]
-    if not args.no_compile and why_no_compiler(device) is None:
-        modes.append("compiled")
-    lines = ["| img | patch | width | batch | mode | conv, ms | cut, ms | conv / cut |", "|" + " ---: |" * 8]
+    launches = ["eager"]
+    if not args.no_compile and why_no_compiler(device.type) is None:
+        launches.append("compiled")
+    lines = ["| img | patch | width | batch | launch | conv, ms | cut, ms | conv / cut |", "|" + " ---: |" * 8]
     for case in CASES:
-        for mode in modes:
-            calls = {way: forward_backward(case, way == "cut", mode, device) for way in ("conv", "cut")}
+        for launch in launches:
+            calls = {way: forward_backward(case, way == "cut", launch, device) for way in ("conv", "cut")}
             for call in calls.values():
                 warm_up(call, device)
             seconds = interleaved(calls, Clock(device), rounds=args.rounds, least_seconds=0.3)
             conv, cut = (1e3 * summary(seconds[way]).median for way in ("conv", "cut"))
             ratio = paired_ratio(seconds["conv"], seconds["cut"])
-            cells = [*map(str, case), mode, f"{conv:.2f}", f"{cut:.2f}"]
+            cells = [*map(str, case), launch, f"{conv:.2f}", f"{cut:.2f}"]
             cells.append(f"{ratio.median:.2f} ({ratio.low:.2f} to {ratio.high:.2f})")
             lines.append(f"| {' | '.join(cells)} |")
             print(lines[-1], flush=True)

@@ -22,12 +22,13 @@ from typing import Any
 import torch
 
 from engine import as_asked, say
-from surroundings import report, surroundings
-from timing import Clock, summary
+from report import report
 from vitscope.data.config import AugmentConfig, DataConfig
 from vitscope.data.dataset import open_dataset
 from vitscope.data.loaders.device import DeviceLoader
 from vitscope.data.transforms.batch import BatchTransform
+from vitscope.infer.benchmark.surroundings import surroundings
+from vitscope.infer.benchmark.timing import Clock, summary
 from vitscope.models.accounting.account import Account
 from vitscope.models.config import ViTConfig
 from vitscope.train.config import LoopConfig, PrecisionConfig, TrainConfig, named_model

@@ -16,9 +16,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from surroundings import surroundings
 from throughput import release
-from timing import Call, Clock, as_cuda_graph, interleaved, paired_ratio, summary
+from vitscope.infer.benchmark.surroundings import surroundings
+from vitscope.infer.benchmark.timing import Call, Clock, interleaved, paired_ratio, summary
+from vitscope.infer.launched import as_cuda_graph
 from vitscope.models.layers.short_attention import can_take, short_attention, works
 
 #         batch, tokens, heads, numbers per head; the last is one image: is it slower where the card is nearly empty?

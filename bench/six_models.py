@@ -3,7 +3,7 @@
     python bench/six_models.py                           # a modest batch: what memory does training take?
     python bench/six_models.py --compile --large-batch   # the GPU filled: how fast is it?
 
-The numbers behind `vitscope models --advise`. Models for small pictures get 128 images a batch (large: 1024), those
+The numbers behind `vitscope models --advise`. Launchls for small pictures get 128 images a batch (large: 1024), those
 for photographs 64 (large: 256); on a CPU every model gets 4, since a larger batch only takes longer there.
 """
 
@@ -15,12 +15,15 @@ from typing import Any
 
 import torch
 
-from peers import OURS, build, short
-from surroundings import report, surroundings
-from throughput import release, settings
-from timing import Clock, interleaved, summary
+from report import report
+from throughput import settings
+from vitscope.infer.benchmark.contest import release
+from vitscope.infer.benchmark.memory import peak_memory_bytes
+from vitscope.infer.benchmark.peers import OURS, build, short
+from vitscope.infer.benchmark.surroundings import surroundings
+from vitscope.infer.benchmark.timing import Clock, interleaved, summary
+from vitscope.infer.benchmark.work import Launch, forward_pass, make_batch, prepare_device, training_step, warm_up
 from vitscope.models.config import pair
-from work import Mode, forward_pass, make_batch, prepare_device, training_step, warm_up
 
 # modest, large
 BATCHES = {
@@ -52,10 +55,10 @@ def main() -> None:
 
 def measure_model(name: str, batch: int, device: torch.device, args: argparse.Namespace) -> dict[str, Any]:
     """images/s and peak GiB (weights, gradients, optimiser, activations, batch) of both works."""
-    row: dict[str, Any] = {"model": name, "batch": batch, "mode": "compiled" if args.compile else "eager"}
+    row: dict[str, Any] = {"model": name, "batch": batch, "launch": "compiled" if args.compile else "eager"}
     for work in WORKS:
         try:
-            seconds, peak_gib = measure(name, work, row["mode"], batch, device, args)
+            seconds, peak_gib = measure(name, work, row["launch"], batch, device, args)
         except Exception as error:
             row[f"{work}_problem"] = short(error)
         else:
@@ -67,27 +70,28 @@ def measure_model(name: str, batch: int, device: torch.device, args: argparse.Na
 
 
 def measure(
-    name: str, work: str, mode: Mode, batch: int, device: torch.device, args: argparse.Namespace
+    name: str, work: str, launch: Launch, batch: int, device: torch.device, args: argparse.Namespace
 ) -> tuple[list[float], float | None]:
     config = settings(name, args.quick)
     images, labels = make_batch(batch, pair(config.img_size), config.in_chans, config.num_classes, device)
     with device:
         model = build(OURS, config)
     train = work == "train"
-    call = training_step(model, images, labels, mode) if train else forward_pass(model, images, mode)
-    peak_gib = warm_up(call, device)
+    call = training_step(model, images, labels, launch) if train else forward_pass(model, images, launch)
+    warm_up(call, device)
+    peak_bytes = peak_memory_bytes(call, device) if device.type == "cuda" else None
     least = 0.005 if args.quick else 0.3
     times = interleaved({OURS: call}, Clock(device), rounds=args.rounds, least_seconds=least)
-    return times[OURS], peak_gib
+    return times[OURS], None if peak_bytes is None else peak_bytes / 2**30
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    heads = ["model", "mode", "batch"]
+    heads = ["model", "launch", "batch"]
     for work in WORKS:
         heads += [f"{work}, images/s", f"{work}, peak GiB"]
     lines = [heads, ["---"] * 2 + ["---:"] * (len(heads) - 2)]
     for row in rows:
-        cells = [row["model"], row["mode"], str(row["batch"])]
+        cells = [row["model"], row["launch"], str(row["batch"])]
         for work in WORKS:
             rate, peak = row.get(f"{work}_images_per_s"), row.get(f"{work}_peak_gib")
             if rate is None:

@@ -4,29 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from peers import OURS, TIMM, TRANSFORMERS
-from timing import paired_ratio, summary
+from vitscope.infer.benchmark.peers import OURS, TIMM, TRANSFORMERS
+from vitscope.infer.benchmark.timing import paired_ratio, summary
 
 if TYPE_CHECKING:
-    from throughput import Result
+    from vitscope.infer.benchmark.contest import Result
 
 NAMES = (OURS, TIMM, TRANSFORMERS)
 PEERS = (TIMM, TRANSFORMERS)
 LEGEND = (
     "Train and inference in images/s, latency in ms: median over rounds (quartile distance in % of it). "
-    "Ratios: above 1, ours is faster; median over rounds of that round's ratio (quartiles)."
+    "Ratios: above 1, ours is faster; median over rounds of that round's ratio (quartiles). "
+    "GiB: on a GPU at the peak; on a CPU what a call takes beyond the model."
 )
 
 
 def table(results: list[Result]) -> str:
     """All rows; the memory column only where memory was measured."""
-    with_memory = any(result.memory_gib for result in results)
-    heads = ["model", "work", "mode", "batch", *NAMES, *(f"ours / {peer}" for peer in PEERS)]
+    with_memory = any(result.memory_bytes for result in results)
+    heads = ["model", "work", "launch", "batch", *NAMES, *(f"ours / {peer}" for peer in PEERS)]
     heads += ["GiB " + " / ".join(NAMES)] if with_memory else []
     lines = [LEGEND, "", _line(heads), _line(["---"] * 3 + ["---:"] * (len(heads) - 3))]
     for result in results:
         row = result.row
-        cells = [row.model, row.work, row.mode, str(row.batch)]
+        cells = [row.model, row.work, row.launch, str(row.batch)]
         cells += [_speed(result, name) for name in NAMES] + [_ratio(result, peer) for peer in PEERS]
         cells += [_memory(result)] if with_memory else []
         lines.append(_line(cells))
@@ -37,7 +38,7 @@ def row_line(result: Result) -> str:
     """A row as it is told the moment it is finished."""
     parts = [f"{name} {_speed(result, name)}" for name in NAMES]
     parts += [f"ours / {peer} {_ratio(result, peer)}" for peer in PEERS]
-    if result.memory_gib:
+    if result.memory_bytes:
         parts.append(f"GiB {_memory(result)}")
     return f"{result.row.name}, batch {result.row.batch}: " + "; ".join(parts)
 
@@ -61,7 +62,8 @@ def _ratio(result: Result, peer: str) -> str:
 
 
 def _memory(result: Result) -> str:
-    return " / ".join(f"{result.memory_gib[name]:.2f}" if name in result.memory_gib else "-" for name in NAMES)
+    held = result.memory_bytes
+    return " / ".join(f"{held[name] / 2**30:.2f}" if name in held else "-" for name in NAMES)
 
 
 def _line(cells: list[str]) -> str:

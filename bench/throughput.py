@@ -1,7 +1,7 @@
 """Our ViT against timm's and transformers', in one run: training, inference and latency, eager and compiled.
 
     python bench/throughput.py                                  # everything the device can do
-    python bench/throughput.py --rows 'vit_base*/train/*'       # some rows: model/work/mode
+    python bench/throughput.py --rows 'vit_base*/train/*'       # some rows: model/work/launch
     python bench/throughput.py --quick --no-compile             # seconds: does the script work?
     OMP_NUM_THREADS=1 python bench/throughput.py --device cpu --cpu-seconds --rounds 15    # on a shared machine
 
@@ -14,25 +14,22 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import gc
 import json
 import time
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
 
 import torch
 
-from peers import OURS, TIMM, TRANSFORMERS, Proof, State, build, prove_equal, short
-from surroundings import surroundings, why_no_compiler
 from table import row_line, table
-from timing import Call, Clock, interleaved, paired_ratio, summary
+from vitscope.infer.benchmark.contest import Result, Row, release, run_row
+from vitscope.infer.benchmark.peers import OURS, TIMM, TRANSFORMERS, Proof, State, build, prove_equal
+from vitscope.infer.benchmark.surroundings import surroundings
+from vitscope.infer.benchmark.timing import Clock
+from vitscope.infer.benchmark.work import make_batch, prepare_device
 from vitscope.models.config import ViTConfig, pair
 from vitscope.models.variants import model_config
-from work import Mode, forward_pass, make_batch, prepare_device, training_step, warm_up
-
-Work = Literal["train", "inference", "latency"]
 
 # Images in a batch: on a GPU, on a CPU in training, on a CPU in inference. Small on a CPU, so that competitors
 # take turns quickly: what disturbs a shared machine for seconds then hits all of them.
@@ -45,39 +42,6 @@ BATCHES = {
 GRAPH_MODELS = ("vit_base_patch16_224", "vit_small_patch16_224")
 COMPILED_TRANSFORMERS = "vit_base_patch16_224/train/compiled"
 """Compiling takes most of a run, so transformers' is compiled where it matters most, and nowhere else."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of the table."""
-
-    model: str
-    work: Work
-    mode: Mode
-    batch: int
-
-    @property
-    def name(self) -> str:
-        return f"{self.model}/{self.work}/{self.mode}"
-
-
-@dataclass
-class Result:
-    """What a row gave. `problems` says why a competitor, or the whole row (under "row"), has no number."""
-
-    row: Row
-    seconds: dict[str, list[float]] = field(default_factory=dict)
-    memory_gib: dict[str, float] = field(default_factory=dict)
-    problems: dict[str, str] = field(default_factory=dict)
-
-    def as_json(self) -> dict[str, Any]:
-        facts: dict[str, Any] = {"name": self.row.name, **dataclasses.asdict(self)}
-        for peer in (TIMM, TRANSFORMERS):
-            if OURS in self.seconds and peer in self.seconds:
-                ratio = paired_ratio(self.seconds[peer], self.seconds[OURS])
-                facts[f"ours_over_{peer}"] = dataclasses.asdict(ratio)
-        facts["median_seconds"] = {name: summary(times).median for name, times in self.seconds.items()}
-        return facts
 
 
 def main() -> None:
@@ -99,7 +63,7 @@ def main() -> None:
             proofs[row.model] = prove_equal(config, names)
             print(f"{row.model}: {proofs[row.model].text()}", flush=True)
             state = build(OURS, config).state_dict()
-        result = run_row(row, config, state, names, proofs[row.model], device, args)
+        result = timed(row, config, state, names, proofs[row.model], device, args)
         results.append(result)
         release(device)
         print(f"[{time.monotonic() - started:5.0f} s] {row_line(result)}", flush=True)
@@ -108,7 +72,7 @@ def main() -> None:
     report(results, proofs, left_out, device, args)
 
 
-def run_row(
+def timed(
     row: Row,
     config: ViTConfig,
     state: State,
@@ -117,65 +81,21 @@ def run_row(
     device: torch.device,
     args: argparse.Namespace,
 ) -> Result:
-    """Build and warm every competitor, then time them against each other. What fails is told, not raised."""
-    result = Result(row)
-    reason = why_no_compiler(device) if row.mode != "eager" else None
-    if reason is not None:
-        result.problems["row"] = reason
-        return result
-    batch = make_batch(row.batch, pair(config.img_size), config.in_chans, config.num_classes, device)
-    calls: dict[str, Call] = {}
-    for name in names:
-        if name in proof.problems:
-            result.problems[name] = proof.problems[name]
-        elif name == TRANSFORMERS and row.mode != "eager" and row.name != COMPILED_TRANSFORMERS:
-            result.problems[name] = "not timed"
-        else:
-            try:
-                calls[name] = ready_call(name, row, config, state, *batch, result=result)
-            except Exception as error:
-                result.problems[name] = short(error)
-    try:
-        clock = Clock(device, wait_each_call=row.work == "latency", cpu_seconds=args.cpu_seconds)
-        least = args.least_seconds
-        result.seconds = interleaved(calls, clock, rounds=args.rounds, least_seconds=least) if calls else {}
-    except Exception as error:
-        result.problems["row"] = short(error)
-    return result
-
-
-def ready_call(
-    name: str,
-    row: Row,
-    config: ViTConfig,
-    state: State,
-    images: torch.Tensor,
-    labels: torch.Tensor,
-    *,
-    result: Result,
-) -> Call:
-    """A warm call; its own peak memory, beyond what stood there before it, goes into `result`."""
-    device = images.device
-    before = torch.cuda.memory_allocated(device) / 2**30 if device.type == "cuda" else 0.0
-    with device:
-        model = build(name, config, state)
-    if row.work == "train":
-        call = training_step(model, images, labels, row.mode)
-    else:
-        call = forward_pass(model, images, row.mode)
-    peak = warm_up(call, device)
-    if peak is not None and row.mode != "graphs":  # a graph's own pool is not part of that peak
-        result.memory_gib[name] = peak - before
-    return call
-
-
-def release(device: torch.device) -> None:
-    """Let nothing of a row weigh on the next."""
-    gc.collect()
-    torch._dynamo.reset()
-    gc.collect()
-    if device.type == "cuda":
-        torch.cuda.empty_cache()
+    """One row, against those whose work is equal."""
+    images, labels = make_batch(row.batch, pair(config.img_size), config.in_chans, config.num_classes, device)
+    problems = dict(proof.problems)
+    if TRANSFORMERS in names and row.launch != "eager" and row.name != COMPILED_TRANSFORMERS:
+        problems[TRANSFORMERS] = "not timed"
+    return run_row(
+        row,
+        {name: partial(build, name, config, state) for name in names},
+        images,
+        labels,
+        clock=Clock(device, cpu_seconds=args.cpu_seconds),
+        rounds=args.rounds,
+        least_seconds=args.least_seconds,
+        problems=problems,
+    )
 
 
 def all_rows(device: torch.device, quick: bool) -> list[Row]:
@@ -185,16 +105,16 @@ def all_rows(device: torch.device, quick: bool) -> list[Row]:
         train, inference = (gpu, gpu) if device.type == "cuda" else (cpu_train, cpu_inference)
         if quick:
             train, inference = 2, 2
-        rows += [Row(model, "train", mode, train) for mode in ("eager", "compiled")]
-        rows += [Row(model, "inference", mode, inference) for mode in ("eager", "compiled")]
+        rows += [Row(model, "train", launch, train) for launch in ("eager", "compiled")]
+        rows += [Row(model, "inference", launch, inference) for launch in ("eager", "compiled")]
         rows.append(Row(model, "latency", "eager", 1))
         if device.type == "cuda" and model in GRAPH_MODELS:
-            rows.append(Row(model, "latency", "graphs", 1))
+            rows.append(Row(model, "latency", "compiled_graph", 1))
     return rows
 
 
 def wished(row: Row, args: argparse.Namespace) -> bool:
-    if args.no_compile and row.mode != "eager":
+    if args.no_compile and row.launch != "eager":
         return False
     return any(fnmatchcase(row.name, pattern) for pattern in args.rows)
 
@@ -240,7 +160,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", help="cpu or cuda (default: cuda where there is one)")
     parser.add_argument(
-        "--rows", nargs="+", default=["*"], metavar="GLOB", help="only rows whose model/work/mode match"
+        "--rows", nargs="+", default=["*"], metavar="GLOB", help="only rows whose model/work/launch match"
     )
     parser.add_argument("--rounds", type=int, default=5, help="rounds of timing (default: 5)")
     parser.add_argument("--least-seconds", type=float, help="shortest single timing (default: 0.3; quick: 0.005)")

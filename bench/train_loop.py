@@ -30,13 +30,14 @@ import torch
 from torch import Tensor
 
 from engine import as_asked, say
-from peers import OURS, TIMM, Proof, State, build, prove_equal
-from surroundings import report, surroundings
-from timing import paired_ratio, summary
+from report import report
 from vitscope.core.run_folder import RunFolder
 from vitscope.data.config import DataConfig, augmentation
 from vitscope.data.dataset import open_dataset
 from vitscope.data.loaders.choose import make_loader
+from vitscope.infer.benchmark.peers import OURS, TIMM, Proof, State, build, prove_equal
+from vitscope.infer.benchmark.surroundings import surroundings
+from vitscope.infer.benchmark.timing import paired_ratio, summary
 from vitscope.models.config import ViTConfig, pair
 from vitscope.train.config import CheckpointConfig, LoopConfig, OptimConfig, PrecisionConfig, TrainConfig, named_model
 from vitscope.train.evaluate import Evaluation

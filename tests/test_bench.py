@@ -11,10 +11,15 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from vitscope.core.config import updated
 from vitscope.core.environment import data_roots
+from vitscope.infer.benchmark import peers
+from vitscope.models.build import build_model
+from vitscope.models.config import ViTConfig
+from vitscope.models.model import VisionModel
 
 BENCH = Path(__file__).parents[1] / "bench"
 MODELS = ("vit_base_patch16_224", "vit_small_patch16_224", "vit_small", "vit_tiny")
@@ -71,20 +76,23 @@ def test_throughput_says_what_the_budget_left_out() -> None:
     assert table_rows(output) == []
 
 
+SMALL = ViTConfig(img_size=32, patch_size=8, num_classes=10, embed_dim=32, depth=2, num_heads=2)
+
+
 def test_proof_finds_unequal_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another head count has the same parameters; only the logits betray it."""
     pytest.importorskip("timm")
-    monkeypatch.syspath_prepend(str(BENCH))
-    import peers  # pyright: ignore[reportMissingImports]
-    from vitscope.models.config import ViTConfig
+    assert peers.prove_equal(SMALL, ["ours", "timm"]).problems == {}
 
-    config = ViTConfig(img_size=32, patch_size=8, num_classes=10, embed_dim=32, depth=2, num_heads=2)
-    assert peers.prove_equal(config, ["ours", "timm"]).problems == {}
+    opened = peers._as_timm
 
-    built = peers._timm
-    others = ViTConfig(img_size=32, patch_size=8, num_classes=10, embed_dim=32, depth=2, num_heads=4)
-    monkeypatch.setattr(peers, "_timm", lambda _: built(others))
-    proof = peers.prove_equal(config, ["ours", "timm"])
+    def other(model: VisionModel, folder: Path) -> nn.Module:
+        theirs = build_model(updated(SMALL, num_heads=4))
+        theirs.load_state_dict(model.state_dict())
+        return opened(theirs, folder)
+
+    monkeypatch.setattr(peers, "_as_timm", other)
+    proof = peers.prove_equal(SMALL, ["ours", "timm"])
     assert proof.parameters["ours"] == proof.parameters["timm"]
     assert "not equal work" in proof.problems["timm"]
 
@@ -142,17 +150,15 @@ def test_train_loop_beside_timm(tmp_path: Path) -> None:
     assert len(told["loop"]) == len(told["timm"]) == 2
 
 
-def test_peers_are_not_built_without_what_ours_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Dropout shows in no logit of an evaluation."""
-    monkeypatch.syspath_prepend(str(BENCH))
-    import peers  # pyright: ignore[reportMissingImports]
-    from vitscope.models.config import ViTConfig
-
-    config = ViTConfig(img_size=32, patch_size=8, num_classes=10, embed_dim=32, depth=2, num_heads=2)
-    config = updated(config, drop_path_rate=0.1, qk_norm=True)
+def test_peers_are_not_built_without_what_ours_has() -> None:
+    """Dropout shows in no logit of an evaluation; what no library computes is refused by the one that writes."""
+    dropping = updated(SMALL, drop_path_rate=0.1, attn_drop_rate=0.1)
     for peer in ("timm", "transformers"):
-        problem = peers.prove_equal(config, ["ours", peer]).problems[peer]
-        assert problem == "ValueError: not equal work: peers are built without qk_norm, drop_path_rate"
+        problem = peers.prove_equal(dropping, ["ours", peer]).problems[peer]
+        assert problem == "ValueError: not equal work: peers are built without attn_drop_rate, drop_path_rate"
+    relative = updated(SMALL, position="relative")
+    for peer in ("timm", "transformers"):
+        assert peer in peers.prove_equal(relative, ["ours", peer]).problems
 
 
 def test_a_number_of_other_work_is_not_reported(monkeypatch: pytest.MonkeyPatch) -> None:

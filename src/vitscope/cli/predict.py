@@ -44,8 +44,13 @@ class PredictCommand:
     """Divides logits: above 1 the model is less sure of itself. `vitscope eval --calibrate` finds one."""
     batch_size: int = 32
     """Pictures at once."""
-    dtype: Literal["fp32", "bf16", "fp16"] = "fp32"
-    """The type of the arithmetic: the last two are quicker on a GPU, and less exact."""
+    dtype: Literal["fp32", "bf16", "fp16", "int8", "int8_weights"] = "fp32"
+    """The type of the arithmetic. `vitscope bench --cheaper` says which is quicker here, and what it costs."""
+    launch: Literal["eager", "compiled", "graph", "compiled_graph"] = "eager"
+    """How the model is launched: kernel by kernel, through torch.compile (half a minute first), as a CUDA graph, or
+    both."""
+    keep_float: tuple[str, ...] = ()
+    """With int8: layers that stay floats, by name or pattern."""
     device: str = "auto"
     """auto, cpu, cuda, cuda:N or mps."""
     csv: bool = False
@@ -66,17 +71,16 @@ def run(args: Sequence[str]) -> int:
         missing = "MODEL" if command.model is None else "IMAGES"
         raise UsageError(f"no {missing} named", where=PROG, fix=f"`{PROG} runs/NAME photos/`")
 
-    import torch
-
     from vitscope.infer.ensemble import Ensemble
     from vitscope.infer.predictor import Predictor
 
-    types = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
     members = [
         Predictor.load(
             find_model(name),
             device=command.device,
-            dtype=types[command.dtype],
+            dtype=command.dtype,
+            launch=command.launch,
+            keep_float=command.keep_float,
             batch_size=command.batch_size,
             temperature=command.temperature,
         )

@@ -42,6 +42,15 @@ def available_memory_bytes() -> int | None:
     return _memory()["available_bytes"]
 
 
+def why_no_compiler(device: str) -> str | None:
+    """None where torch.compile can work on a kind of device: on a CPU it writes C++, on a GPU its launchers are C."""
+    chosen = os.environ.get("CXX" if device == "cpu" else "CC")
+    candidates = [chosen] if chosen else (["g++", "clang++", "c++"] if device == "cpu" else ["gcc", "clang", "cc"])
+    if any(shutil.which(candidate) for candidate in candidates):
+        return None
+    return f"no compiler found ({', '.join(candidates)})"
+
+
 def host_name() -> str:
     return platform.node()
 

@@ -46,7 +46,7 @@ def labelled_logits(
     logits, labels, count = [], [], 0
     try:
         for batch in loader.epoch(0):
-            logits.append(predictor.model(batch.images.to(predictor.dtype)).float().cpu()[:, order])
+            logits.append(predictor.logits(batch.images.to(predictor.dtype)).float().cpu()[:, order])
             labels.append(batch.labels.cpu())
             count += len(batch.labels)
             if most is not None and count >= most:
@@ -93,18 +93,14 @@ def swap_test(predictor: Predictor, dataset: Dataset, part: Part, *, most: int |
         logits, _ = labelled_logits(predictor, dataset, part, preprocessing=other, most=most)
         now = logits.argmax(-1) == labels
         better, worse = int((now & ~right).sum()), int((right & ~now).sum())
-        found.append(Swap(name, now.double().mean().item(), better, worse, _by_chance(better, worse)))
+        found.append(Swap(name, now.double().mean().item(), better, worse, chance_of_lead(better, worse)))
     return found
 
 
-def _for_channels(values: tuple[float, ...], count: int) -> tuple[float, ...]:
-    return values if len(values) == count else (sum(values) / len(values),) * count
+def chance_of_lead(better: int, worse: int) -> float:
+    """The sign test, one-sided: of the pictures two ways disagree on, how likely at least `better` are this side's.
 
-
-def _by_chance(better: int, worse: int) -> float:
-    """The sign test, one-sided: of the pictures the two ways disagree on, at least `better` fall on this side.
-
-    >>> round(_by_chance(3, 1), 4)
+    >>> round(chance_of_lead(3, 1), 4)
     0.3125
     """
     if better <= worse:

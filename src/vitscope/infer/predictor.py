@@ -12,6 +12,8 @@ from torch import Tensor
 from vitscope.core.device import pick_device
 from vitscope.core.errors import UsageError, VitscopeError, expected
 from vitscope.data.config import PreprocessConfig, half_normalised
+from vitscope.infer.cheaper.dtypes import Dtype, in_dtype
+from vitscope.infer.launched import Forward, Launch, launched
 from vitscope.infer.pictures import Given, Pictures, find_pictures
 from vitscope.infer.prediction import Prediction, predictions
 from vitscope.infer.stream import Prepare, prepare_for, stacked, stream
@@ -39,19 +41,26 @@ class Predictor:
         model: VisionModel,
         *,
         device: str | torch.device = "auto",
-        dtype: torch.dtype = torch.float32,
+        dtype: Dtype | torch.dtype = "fp32",
+        launch: Launch = "eager",
+        keep_float: Sequence[str] = (),
         batch_size: int = BATCH_SIZE,
         threads: int | None = None,
         temperature: float = 1.0,
     ) -> None:
-        """`threads` decode pictures, as many as there are CPUs by default. `temperature` divides logits before they
-        become probabilities: above 1 a model is less sure of itself."""
+        """`dtype` and `launch` are how logits are computed: `vitscope bench --cheaper` measures which pay. With
+        `int8` a copy of the model is asked, in which the layers `keep_float` names stay floats. `threads` decode
+        pictures, as many as there are CPUs by default. `temperature` divides logits before they become probabilities:
+        above 1 a model is less sure of itself."""
         for name, value in (("batch_size", batch_size), ("temperature", temperature)):
             if not value > 0:
                 raise UsageError(expected(name, "a positive number", value), where="Predictor")
         self.device = pick_device(device) if isinstance(device, str) else device
-        self.dtype, self.batch_size, self.threads, self.temperature = dtype, batch_size, threads, temperature
-        self.model = model.to(self.device, dtype).eval()
+        self.batch_size, self.threads, self.temperature = batch_size, threads, temperature
+        self.launch: Launch = launch
+        self.model, self.dtype = in_dtype(model, dtype, self.device, keep_float=keep_float)
+        self.logits: Forward = launched(self.model, launch, device=self.device, batch_size=batch_size)
+        """(B, K), for images that are prepared."""
         self.labels = _labels_of(model)
         self.preprocessing = preprocessing_of(model)
 
@@ -92,7 +101,7 @@ class Predictor:
 
     def probabilities(self, images: Tensor) -> Tensor:
         """(B, K) in float32, for images that are prepared."""
-        return (self.model(images).float() / self.temperature).softmax(-1)
+        return (self.logits(images).float() / self.temperature).softmax(-1)
 
     def ask_probabilities(
         self,
@@ -159,8 +168,10 @@ class Predictor:
             raise VitscopeError(
                 f"not even one picture fits into the memory of {self.device}",
                 where=said,
-                fix="take a smaller model or another device, or dtype=torch.bfloat16",
+                fix="take a smaller model or another device, or dtype='bf16'",
             )
+        if self.launch != "eager":  # which fills batches up to one size
+            self.logits = launched(self.model, self.launch, device=self.device, batch_size=count // 2)
         return count // 2
 
     def require_classes(self) -> None:

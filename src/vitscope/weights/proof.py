@@ -7,6 +7,7 @@ nothing to compare with, it says why.
 from __future__ import annotations
 
 import io
+import logging
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
@@ -90,7 +91,7 @@ def compare(
         return f"not compared: {library} is not installed"
     images = fixed_batch(model.config, preprocessing)
     try:
-        with _in_silence(), torch.inference_mode():
+        with in_silence(), torch.inference_mode():
             peer = open_peer()
             theirs = None if peer is None else peer(images).float()
         if theirs is None:
@@ -110,11 +111,16 @@ def compare(
 
 
 @contextmanager
-def _in_silence() -> Iterator[None]:
+def in_silence() -> Iterator[None]:
     """Another library's progress bars and warnings are not for whoever loads a model here."""
-    with warnings.catch_warnings(), redirect_stderr(io.StringIO()), redirect_stdout(io.StringIO()):
-        warnings.simplefilter("ignore")
-        yield
+    muted = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings(), redirect_stderr(io.StringIO()), redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(muted)
 
 
 @torch.inference_mode()

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
-import shutil
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -23,26 +20,7 @@ def surroundings(device: torch.device) -> dict[str, str]:
     }
 
 
-def report(facts: dict[str, str], rows: list[Any], text: str, file: Path | None) -> None:
-    """The facts and the table of a run, printed last; facts and rows also into a JSON file, if one is named."""
-    if file is not None:
-        file.write_text(json.dumps({**facts, "rows": rows}, indent=1) + "\n")
-    print()
-    for word, fact in facts.items():
-        print(f"- {word}: {fact}")
-    print(f"\n{text}", flush=True)
-
-
 PACKAGES = ("torch", "timm", "transformers")
-
-
-def why_no_compiler(device: torch.device) -> str | None:
-    """None where torch.compile can work: on a CPU it writes C++, on a GPU its launchers are C."""
-    chosen = os.environ.get("CXX" if device.type == "cpu" else "CC")
-    candidates = [chosen] if chosen else (["g++", "clang++", "c++"] if device.type == "cpu" else ["gcc", "clang", "cc"])
-    if any(shutil.which(candidate) for candidate in candidates):
-        return None
-    return f"no compiler found ({', '.join(candidates)})"
 
 
 def _package(name: str) -> str:

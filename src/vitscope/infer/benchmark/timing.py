@@ -8,13 +8,11 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, replace
 
 import torch
 
 Call = Callable[[], object]
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -58,20 +56,6 @@ class Clock:
         end.record()
         self.wait()
         return start.elapsed_time(end) / 1e3 / repeats
-
-
-def as_cuda_graph(work: Callable[[], T]) -> tuple[torch.cuda.CUDAGraph, T]:
-    """`work` as one CUDA graph, and where its replays leave their result."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            work()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        result = work()
-    return graph, result
 
 
 def interleaved(calls: dict[str, Call], clock: Clock, *, rounds: int, least_seconds: float) -> dict[str, list[float]]:
@@ -127,3 +111,27 @@ def _no_garbage_collection() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
+
+
+def single_calls(calls: dict[str, Call], clock: Clock, *, rounds: int, least_seconds: float) -> dict[str, list[float]]:
+    """Seconds of single calls, each waited for before the next, in turns. The calls must be warm.
+
+    A round holds so many of them that the fastest one's last `least_seconds`.
+    """
+    waiting = replace(clock, wait_each_call=True)
+    fastest = min(waiting.seconds_per_call(call, 1) for call in calls.values())
+    repeats = max(1, math.ceil(least_seconds / fastest))
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(rounds):
+        for name, call in calls.items():
+            seconds[name] += [waiting.seconds_per_call(call, 1) for _ in range(repeats)]
+    return seconds
+
+
+def percentile(values: list[float], share: float) -> float:
+    """The least value that at least `share` of all do not exceed.
+
+    >>> percentile([4.0, 1.0, 3.0, 2.0], 0.5), percentile([4.0, 1.0, 3.0, 2.0], 0.95)
+    (2.0, 4.0)
+    """
+    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]

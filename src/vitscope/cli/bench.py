@@ -1,0 +1,153 @@
+"""`vitscope bench MODEL`: how fast a model is, beside others, and what would make it cheaper."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from vitscope.cli.console import print_json
+from vitscope.cli.model_source import find_model
+from vitscope.core.config import config, require
+from vitscope.core.errors import EXIT_DONE, UsageError, expected
+from vitscope.core.flags import parse_flags
+from vitscope.core.strict_json import encode
+from vitscope.core.suggest import did_you_mean
+from vitscope.models.variants import VARIANTS
+
+PROG = "vitscope bench"
+PEERS = ("timm", "transformers")
+
+
+@config
+class BenchCommand:
+    """Time a model on this machine: pictures a second, latency (median and 95 %), memory, all in one run.
+
+    MODEL is the name of a model (`vitscope models` lists them), a run, a model folder or a name on the hub. With
+    --against the same model, with the same weights, is timed as other libraries build it, in turns.
+
+    With --cheaper the same model is timed in smaller numbers and other ways of launching: how many answers stay the
+    same, how many are right, its size, its speed; and which way is fastest here.
+    """
+
+    model: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")] = None
+    """What is timed."""
+    against: str | None = None
+    """Beside whom: timm, transformers, or both with a comma between."""
+    batch: tuple[int, ...] = (1, 32)
+    """Pictures at once, one size or several. With --cheaper the largest counts, beside 1."""
+    compile: bool = False
+    """Also through torch.compile; on a GPU also as a CUDA graph of compiled kernels."""
+    train: bool = False
+    """Also training steps: forward, backward, AdamW."""
+    dtype: Literal["fp32", "bf16", "fp16"] | None = None
+    """The type inference computes in: bf16 on a GPU, fp32 elsewhere, unless said."""
+    cheaper: bool = False
+    """Measure every way of asking the model on real pictures: give --data or --images."""
+    data: str | None = None
+    """Labelled pictures for --cheaper: a data set's name or path. Its validation part is taken."""
+    images: str | None = None
+    """Pictures without labels for --cheaper: a folder or a pattern."""
+    most: int = 512
+    """Pictures to compare answers on."""
+    ways: tuple[str, ...] = ()
+    """Only these ways, such as "bf16" "int8 compiled"; all that the device has by default."""
+    agreement: float = 0.99
+    """Share of answers that must stay the same for a way to be proposed."""
+    sensitivity: bool = False
+    """With --cheaper: also which layers suffer from 8 bits, and which must stay floats to reach --agreement."""
+    rounds: int = 5
+    """Rounds of timing."""
+    device: str = "auto"
+    """auto, cpu, cuda, cuda:N or mps."""
+    json: bool = False
+    """Print JSON instead of tables."""
+
+    def __post_init__(self) -> None:
+        for name in ("most", "rounds"):
+            require(getattr(self, name) > 0, name, "a number from 1", getattr(self, name))
+        require(bool(self.batch) and all(size > 0 for size in self.batch), "batch", "numbers from 1", self.batch)
+        require(0 < self.agreement <= 1, "agreement", "above 0, up to 1", self.agreement)
+        for peer in self.peers:
+            fix = did_you_mean(peer, PEERS)
+            require(peer in PEERS, "against", "timm, transformers, or both with a comma between", peer, fix=fix)
+
+    @property
+    def peers(self) -> list[str]:
+        return [name.strip() for name in (self.against or "").split(",") if name.strip()]
+
+
+def run(args: Sequence[str]) -> int:
+    command = parse_flags(BenchCommand(), args, prog=PROG)
+    if command.model is None:
+        raise UsageError("no MODEL named", where=PROG, fix=f"`{PROG} vit_small`, or a run or model folder")
+    _refuse_what_would_be_ignored(command)
+
+    from vitscope.core.device import pick_device  # torch comes with these
+    from vitscope.infer.benchmark.surroundings import surroundings
+    from vitscope.infer.benchmark.work import prepare_device
+
+    device = pick_device(command.device)
+    prepare_device(device)
+    model = _model(command.model)
+    facts: dict[str, Any] = dict(surroundings(device))
+    if command.cheaper:
+        from vitscope.cli.bench_cheaper import print_ways, ways_report
+
+        found = ways_report(command, model, device, say=_say)
+        show = print_ways
+    else:
+        from vitscope.cli.bench_tables import contest_report, print_contest
+
+        found = contest_report(command, model, device, say=_say)
+        show = print_contest
+    if command.json:
+        print_json(encode({"model": command.model, **facts, **found}))
+    else:
+        show(command, facts, found)
+    return EXIT_DONE
+
+
+def _refuse_what_would_be_ignored(command: BenchCommand) -> None:
+    plain = BenchCommand()
+    of_cheaper = ("data", "images", "most", "ways", "agreement", "sensitivity")
+    of_contest = ("against", "compile", "train", "dtype")
+    for key in of_contest if command.cheaper else of_cheaper:
+        if getattr(command, key) != getattr(plain, key):
+            flag = f"--{key}"
+            wanted = "no --cheaper beside it" if command.cheaper else "--cheaper beside it"
+            raise UsageError(expected(flag, wanted, getattr(command, key)), where=PROG, fix=f"leave {flag} out")
+    if command.cheaper and (command.data is None) == (command.images is None):
+        raise UsageError(
+            expected("--cheaper", "either --data or --images", "both" if command.data else "neither"),
+            where=PROG,
+            fix="`--data` for labelled pictures (accuracy too), `--images` for a folder without labels",
+        )
+
+
+def _model(name: str) -> Any:
+    """Loaded; of a model's name, with the weights it begins with."""
+    from vitscope.models.build import build_model
+    from vitscope.models.variants import is_classifier, model_config
+    from vitscope.weights.hub import is_hub_name
+    from vitscope.weights.load import load_model
+
+    near = None if Path(name).exists() or is_hub_name(name) else did_you_mean(name, VARIANTS)
+    if name not in VARIANTS and near is not None:
+        raise UsageError(f"'{name}' is neither a model's name nor a folder", where=PROG, fix=near)
+    settings = model_config(name) if name in VARIANTS else None
+    if settings is None or is_classifier(settings):
+        model = load_model(find_model(name)) if settings is None else build_model(settings)
+        if getattr(model, "num_classes", 0):
+            return model.eval()
+    raise UsageError(
+        f"'{name}' has no classes", where=PROG, fix="time a classifier; of a masked model, the ViT it is made of"
+    )
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()

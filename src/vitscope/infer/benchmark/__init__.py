@@ -1,0 +1,1 @@
+"""How fast models are: fair timing, equal work, and what it was measured on."""

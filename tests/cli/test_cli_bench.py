@@ -1,0 +1,92 @@
+"""`vitscope bench` in a process of its own: a number for everybody, and nothing that was asked for is ignored."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from cli.conftest import Shell
+from vitscope.cli.main import main
+from vitscope.models.build import build_model
+from vitscope.models.config import ViTConfig
+from vitscope.weights.folder import save_model
+
+SMALL = ViTConfig(img_size=16, patch_size=8, embed_dim=16, depth=1, num_heads=2, num_classes=3, drop_path_rate=0.1)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    torch.manual_seed(0)
+    save_model(build_model(SMALL), tmp_path / "model")
+    (tmp_path / "photos").mkdir()
+    for number in range(6):
+        pixels = np.random.default_rng(number).integers(0, 256, (20, 30, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(tmp_path / f"photos/{number}.png")
+    (tmp_path / "photos/torn.jpg").write_bytes(b"\xff\xd8\xff\xe0 torn")
+    return tmp_path
+
+
+def test_equal_work_is_proved_and_timed_for_all(folder: Path, shell: Shell) -> None:
+    pytest.importorskip("timm")
+    pytest.importorskip("transformers")
+    flags = ("--batch", "1", "2", "--against", "timm,transformers", "--train", "--rounds", "2", "--device", "cpu")
+    done = shell("bench", "model", *flags, "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    lines = {(row["work"], row["batch"], row["who"]): row for row in told["rows"]}
+    assert len(lines) == 2 * 2 * 3
+    for (work, _, who), row in lines.items():
+        assert row["images_per_s"] > 0
+        assert ("latency_ms_p95" in row) == (work == "inference")
+        assert ("ours_over_theirs" in row) == (who != "ours")
+    assert told["equal_work"]["problems"] == {}
+    assert set(told["equal_work"]["logit_difference"]) == {"timm", "transformers"}
+
+
+def test_a_model_by_its_name_is_a_table(shell: Shell) -> None:
+    done = shell("bench", "guide_tiny", "--batch", "1", "--rounds", "1", "--device", "cpu")
+    assert done.returncode == 0, done.stderr
+    assert "guide_tiny in float32" in done.stdout
+    assert any(line.split()[:4] == ["inference", "eager", "1", "ours"] for line in done.stdout.splitlines())
+    assert "ours is" not in done.stdout
+
+
+def test_ways_are_compared_on_the_users_pictures(folder: Path, shell: Shell) -> None:
+    pytest.importorskip("torchao")
+    flags = ("--cheaper", "--images", "photos", "--ways", "bf16", "int8", "--batch", "4", "--rounds", "1")
+    done = shell("bench", "model", *flags, "--sensitivity", "--device", "cpu", "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["pictures"] == 6
+    assert "torn.jpg" in told["bad_pictures"][0]
+    assert [way["way"] for way in told["ways"]][:3] == ["fp32 eager", "bf16 eager", "int8 eager"]
+    assert {one["layer"] for one in told["sensitivity"]} >= {"head", "blocks.0.attn.qkv"}
+    assert {way["accuracy"] for way in told["ways"]} == {None}
+
+    table = shell("bench", "model", *flags, "--device", "cpu")
+    assert table.returncode == 0, table.stderr
+    assert "--batch-size 4`" in table.stdout
+    assert "accuracy" not in table.stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ((), "no MODEL named"),
+        (("vit_tiny", "--against", "tim"), "did you mean 'timm'?"),
+        (("vit_tiny", "--images", "x"), "expected --cheaper beside it"),
+        (("vit_tiny", "--cheaper"), "either --data or --images"),
+        (("vit_tiny", "--cheaper", "--images", "x", "--train"), "no --cheaper beside it"),
+        (("vit_tiny", "--batch", "0"), "numbers from 1"),
+        (("mae_vit_base_patch16",), "has no classes"),
+        (("vit_tinny",), "did you mean 'vit_tiny'?"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(args: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", *args]) == 2
+    assert said in capsys.readouterr().err
