@@ -200,3 +200,8 @@ def test_load_is_timed_and_weighed_against_timm() -> None:
     assert all(float(row[1].split()[0]) > 0 and float(row[3]) > 0 for row in (ours, timm))
     assert float(ratio[1].split()[0]) > 0
     assert "equal work: logits differ by" in output
+
+
+def test_folder_prediction_is_timed_beside_the_model_alone() -> None:
+    (row,) = table_rows(run("predict_folder.py"))
+    assert float(row[-1].split()[0]) > 0
