@@ -72,7 +72,7 @@ def convert(
     bare = _is_bare(out, to)
     refuse_dtype(dtype, where="convert(..., dtype=...)")
     _refuse_to_bury(out, to, bare, overwrite)
-    opened = open_source(source)
+    opened = open_source(source, alone=config is not None)
     sizes = {"img_size": img_size, "patch_size": patch_size, "in_chans": in_chans, "num_classes": num_classes}
     _refuse_what_cannot_be_held(opened.config, to, sizes)
     say(f"reading {opened.words}{', and asking the library it comes from' if prove else ''}")
