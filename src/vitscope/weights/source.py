@@ -174,6 +174,11 @@ def _described(folder: Path) -> dict[str, Any] | None:
     return described if isinstance(described, dict) else None
 
 
+def holds_weights(folder: Path) -> bool:
+    """Whether a folder holds weights under a name they go by, described or not."""
+    return _own_weights(folder) is not None
+
+
 def _own_weights(folder: Path) -> Path | None:
     return next((folder / name for name in WEIGHTS if (folder / name).is_file()), None)
 
