@@ -94,6 +94,9 @@ def test_refusals(model: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "no SOURCE and OUT named" in refused(capsys, 2)
     assert "no OUT named" in refused(capsys, 2, "model")
     assert "did you mean 'timm'?" in refused(capsys, 2, "model", "out", "--to", "tim")
+    for word in (("--to", "hf"), ("--to=hf",)):
+        assert "did you mean 'huggingface'?" in refused(capsys, 2, "model", "out", *word)
+    assert "did you mean '--to'?" in refused(capsys, 2, "model", "out", "-to", "timm")
     assert "did you mean '--img-size'" in refused(capsys, 2, "model", "out", "--image-size", "3")
     assert "expected no more" in refused(capsys, 2, "model", "out", "more")
     assert "there is no such folder or file" in refused(capsys, 1, "modell", "out")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from safetensors.torch import save_file
 
 from vitscope.cli.main import main
@@ -237,11 +239,52 @@ def test_a_weights_file_needs_a_model_beside_it(saved: Path, here: Path, capsys:
     save_file(build_model(model_config("vit_tiny_patch16_224")).state_dict(), here / "bare.safetensors")
     lines = refused(capsys, "--data", "shapes", "--from", "bare.safetensors")
     assert lines[0] == "error: a bare weights file does not say which model it is for"
-    assert lines[2].startswith("to do: name it with --model; by their shapes these fit: ")
+    assert lines[2].startswith(
+        "to do: name it with --model, or a folder that describes it; by their shapes these fit: "
+    )
     assert "vit_tiny_patch16_224" in lines[2]
     told = resolved(capsys, "--data", "shapes", "--from", "bare.safetensors", "--model", "vit_tiny_patch16_224")
     assert told.model == named_model("vit_tiny_patch16_224")
     assert told.checkpoint.init_from == "bare.safetensors"
+
+
+def test_a_folder_may_describe_the_model_of_a_weights_file(
+    saved: Path, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And of a folder that holds nothing but weights; pictures are prepared as the description has it."""
+    (here / "alone").mkdir()
+    shutil.copy(saved / "model/model.safetensors", here / "alone")
+    shutil.copy(saved / "model/model.safetensors", here / "bare.safetensors")
+    whole: Any = resolved(capsys, "--data", "shapes", "--from", str(saved))
+    for source in ("bare.safetensors", "alone"):
+        for described in (str(saved), str(saved / "model")):
+            told: Any = resolved(capsys, "--data", "shapes", "--from", source, "--model", described)
+            assert told == updated(whole, checkpoint=updated(whole.checkpoint, init_from=source))
+    lines = refused(capsys, "--data", "shapes", "--model", str(saved))
+    assert lines[2].startswith(f"to do: `--from {saved}` begins with its model and weights")
+
+
+def test_a_file_of_a_model_folder_stands_for_it(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole: Any = resolved(capsys, "--data", "shapes", "--from", str(saved / "model"))
+    for name in ("model.safetensors", "config.json"):
+        assert resolved(capsys, "--data", "shapes", "--from", str(saved / "model" / name)) == whole
+
+
+def test_pictures_for_a_file_of_metas_are_normalised_as_their_code_does(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tensors = build_model(model_config("vit_tiny_patch16_224")).state_dict()
+    save_file(tensors, here / "anybodys.safetensors")
+    save_file({**tensors, "head.mlp.0.weight": torch.zeros(2, 2)}, here / "dino.safetensors")
+    for source, mean in (("dino", (0.485, 0.456, 0.406)), ("anybodys", None)):
+        named = ("--from", f"{source}.safetensors", "--model", "vit_tiny_patch16_224")
+        assert resolved(capsys, "--data", "shapes", *named).data.mean == mean
+
+
+def test_a_folder_that_hides_a_name_of_the_hub_is_named(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "timm").mkdir()
+    lines = refused(capsys, "--data", "shapes", "--from", "timm/vit_tiny_patch16_224.augreg_in21k")
+    assert lines[2] == "to do: if the model on the hub is meant: hf-hub:timm/vit_tiny_patch16_224.augreg_in21k"
 
 
 def test_the_name_of_a_model_is_no_source_but_its_published_weights_are(
@@ -445,6 +488,13 @@ def test_settings_are_read_without_torch(shell) -> None:
     assert imported.isdisjoint({"torch", "numpy"})
 
 
+def test_help_of_a_recipe_that_needs_flags_needs_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "finetune", "--help"]) == 0
+    out = capsys.readouterr().out
+    assert "--optim.layer-decay" in out
+    assert "0.75" in out
+
+
 def test_help_of_a_recipe_shows_every_setting_with_its_values(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "digits_vit", "--model", "swin_tiny_patch4_window7_224", "--epochs", "7", "--help"]) == 0
     out = " ".join(capsys.readouterr().out.split())
@@ -478,7 +528,7 @@ def test_help_of_a_recipe_shows_every_setting_with_its_values(capsys: pytest.Cap
         ("digits_vit --optim.name adamww", "--optim.name: expected one of", "did you mean 'adamw'"),
         ("digits_vit --model.num-heads 5", "num_heads: expected a divisor of embed_dim 96", "nearest that divides"),
         ("digits_vit --model mae_vit_base_patch16", "mae_vit_base_patch16 is no classifier", "`vitscope models`"),
-        ("digits_vit --from nowhere", "'nowhere' does not exist", "give a run or model folder"),
+        ("digits_vit --from nowhere", "'nowhere' does not exist", "give a run, a model folder"),
         ("digits_vit --from vit_small", "'vit_small' is the name of a model", "`vitscope train --model vit_small`"),
         ("digits_vit digits_vit", "vitscope train: expected no more, received 'digits_vit'", ""),
         ("--resume", "resume: expected the run's folder as --out, received no --out", "add --out runs/NAME"),

@@ -329,6 +329,17 @@ def test_it_is_alive_while_its_pictures_are_decoded(tmp_path: Path, monkeypatch:
     assert not any(thread.name == "vitscope-heartbeat" for thread in threading.enumerate())
 
 
+def test_weights_are_refused_before_pictures_are_prepared_and_leave_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "bare.pth"
+    torch.save({"patch_embed.proj.weight": torch.zeros(8, 3, 4, 4)}, place)
+    monkeypatch.setattr("vitscope.train.setup.make_loader", lambda *_, **__: pytest.fail("pictures were prepared"))
+    with pytest.raises(VitscopeError, match="the weights do not fit the config"):
+        fit(tiny(checkpoint=CheckpointConfig(init_from=str(place))), out=tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize("trained", [False, True])
 def test_only_a_run_that_has_come_nowhere_leaves_nothing(trained: bool, tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path / "run", name="x")

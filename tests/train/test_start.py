@@ -190,16 +190,19 @@ def test_a_bare_file_belongs_to_the_sections_model(tmp_path: Path, family: str, 
     model, remarks = starting_model(section(config), num_classes=classes, init_from=init_from, labels=NAMES[:classes])
     kept = set(model.state_dict()) - (heads(model) if classes == 3 else set())
     assert all(same(model, source, kept))
-    said = "with their head of 5 classes" if classes == 5 else "a new head: 3 classes instead of 5"
-    assert said in remarks
+    kept_head = "with their head of 5 classes, taken for those of the data: the weights do not name theirs"
+    assert (kept_head if classes == 5 else "a new head: 3 classes instead of 5") in remarks
     assert "of the checkpoint, its 'model'" in remarks
 
 
 def test_a_bare_file_of_other_layers_is_refused(tmp_path: Path) -> None:
     source = saved(tmp_path / "model")
     torch.save(source.state_dict(), tmp_path / "bare.pth")
-    with pytest.raises(VitscopeError, match=r"the weights do not fit the config; 12 missing: blocks\.2"):
+    with pytest.raises(VitscopeError, match=r"the weights do not fit the config; 12 missing: blocks\.2") as caught:
         starting_model(section(depth=3), num_classes=5, init_from=str(tmp_path / "bare.pth"), labels=None)
+    assert str(caught.value.where).startswith("checkpoint.init_from (--from): ")
+    assert "--model" in str(caught.value.fix)
+    assert "partial" not in str(caught.value.fix)  # there is no such flag here
 
 
 def test_a_masked_model_gives_its_encoder_at_another_size(tmp_path: Path) -> None:

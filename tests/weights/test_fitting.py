@@ -9,11 +9,13 @@ import pytest
 import torch
 
 from vitscope.core.config import updated
+from vitscope.core.errors import VitscopeError
 from vitscope.models.build import build_model
 from vitscope.models.variants import model_config
 from vitscope.weights.files import Stored
 from vitscope.weights.fitting import fitting_models
 from vitscope.weights.formats.huggingface import naming
+from vitscope.weights.load import load_model
 
 
 def hollow(shapes: dict[str, Any]) -> Stored:
@@ -53,6 +55,24 @@ def test_only_models_that_fit_are_named(name: str, others: set[str]) -> None:
 def test_an_unknown_picture_size_names_the_models_of_other_sizes() -> None:
     fitting = fitting_models(hollow(shapes_of("vit_small_patch16_224", img_size=256, num_classes=7)))
     assert {"vit_small_patch16_224", "vit_small_patch16_384"} <= set(fitting)
+
+
+def saved(tmp_path: Path, name: str) -> Path:
+    torch.save(build_model(model_config(name)).state_dict(), tmp_path / "weights.pth")
+    return tmp_path / "weights.pth"
+
+
+def test_a_wrong_name_gets_those_that_fit(tmp_path: Path) -> None:
+    with pytest.raises(VitscopeError, match="the weights do not fit the config") as caught:
+        load_model(saved(tmp_path, "vit_tiny_patch16_224"), config="vit_small_patch16_224")
+    fits = "name another model: by their shapes these fit: deit_tiny_patch16_224, vit_tiny_patch16_224"
+    assert fits in str(caught.value.fix)
+
+
+def test_registers_are_named(tmp_path: Path) -> None:
+    with pytest.raises(VitscopeError, match="the weights have 4 register tokens, the config 0") as caught:
+        load_model(saved(tmp_path, "vit_small_patch14_reg4_dinov2"), config="vit_small_patch14_dinov2")
+    assert str(caught.value.fix).endswith("by their shapes these fit: vit_small_patch14_reg4_dinov2")
 
 
 def test_another_mlp_fits_nothing() -> None:

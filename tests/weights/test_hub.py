@@ -102,8 +102,13 @@ def test_what_could_lie_in_a_folder_that_is_here_is_no_name(tmp_path: Path, monk
     (tmp_path / "timm").mkdir()
     assert not is_hub_name("timm/vit_tiny")
     assert is_hub_name("hf-hub:timm/vit_tiny")
-    with pytest.raises(VitscopeError, match="there is no such folder or file"):
+    with pytest.raises(VitscopeError, match="there is no such folder or file") as caught:
         load_model("timm/vit_tiny")
+    assert "the folder 'timm' here" in str(caught.value.where)
+    assert "'hf-hub:timm/vit_tiny'" in str(caught.value.fix)
+    with pytest.raises(VitscopeError) as caught:
+        load_model("elsewhere/no_such_folder/model")  # nothing the hub could have
+    assert "hf-hub" not in str(caught.value)
 
 
 def test_a_prefix_before_no_name_is_refused() -> None:

@@ -23,6 +23,7 @@ from vitscope.data.preprocess import preprocess
 from vitscope.models.build import build_model
 from vitscope.models.config import CNNConfig, MAEConfig, SimMIMConfig, ViTConfig
 from vitscope.weights.adapt import Resampling
+from vitscope.weights.convert import convert
 from vitscope.weights.formats.huggingface_config import read_config
 from vitscope.weights.formats.huggingface_folder import save_folder
 from vitscope.weights.formats.huggingface_pictures import read_pictures, written_pictures
@@ -308,7 +309,62 @@ def test_another_picture_size_than_the_models_is_said(tmp_path: Path) -> None:
     model: Any = load_model(tmp_path)
     assert model.config.img_size == 42
     assert model.preprocessing.img_size == (42, 42)
-    assert any("28 x 28" in remark and "img_size=28" in remark for remark in model.certificate.remarks)
+    (warning,) = model.certificate.warnings
+    assert "28 x 28" in warning
+    assert "--positions bicubic --img-size 28" in warning
+    with pytest.raises(VitscopeError, match="28 x 28"):
+        load_model(tmp_path, strict=True)
+    moved = {"img_size": 28, "resampling": Resampling(positions="bicubic")}
+    assert load_model(tmp_path, **moved).certificate.warnings == ()  # pyright: ignore[reportArgumentType]
+    assert "--positions bicubic" in load_model(tmp_path, img_size=28).certificate.warnings[0]
+    assert load_model(tmp_path, img_size=56).certificate.warnings == ()  # a wish of one's own
+
+
+def test_a_head_of_two_parts_is_left_out_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """DINOv2's classifier reads the class token and the mean of the patches; what is left is no classifier."""
+    for case in ("dinov2_classes", "dinov2_registers_classes"):
+        saved_by_transformers(their_model(case), tmp_path / case)
+        caplog.clear()
+        assert load_model(tmp_path / case).num_classes == 0
+        assert "left out: classifier.bias, classifier.weight (the head reads class token and mean" in caplog.text
+        with pytest.raises(VitscopeError, match=r"strict: left out: classifier\.bias"):
+            load_model(tmp_path / case, strict=True)
+
+
+def test_more_names_than_classes_are_left_out_with_a_warning(folder: Path, tmp_path: Path) -> None:
+    tell(folder, id2label={str(number): f"class {number}" for number in range(8)})
+    model = load_model(folder)
+    assert (model.num_classes, model.labels) == (7, None)
+    assert model.certificate.warnings == ("8 classes are named, and the head has 7: the names are left out",)
+    convert(folder, tmp_path.with_name("out"), prove=False)
+    assert not (tmp_path.with_name("out") / "labels.json").exists()
+
+
+@pytest.mark.parametrize("table", ["zeros", "another"])
+def test_why_a_table_of_mae_has_no_place_is_said(table: str, tmp_path: Path) -> None:
+    theirs: Any = their_model("mae")
+    with torch.no_grad():
+        for one in (theirs.decoder.decoder_pos_embed, theirs.vit.embeddings.position_embeddings):
+            one.zero_() if table == "zeros" else one.add_(1e-2)
+    saved_by_transformers(theirs, tmp_path)
+    with pytest.raises(VitscopeError, match=r"unexpected: decoder\.decoder_pos_embed") as caught:
+        load_model(tmp_path)
+    why = "all zeros, which is no fixed sin-cos table" if table == "zeros" else "not the fixed sin-cos table"
+    assert f"decoder.decoder_pos_embed is {why}" in str(caught.value.fix)
+    assert "give the config of a ViT" in str(caught.value.fix)
+    plain = ViTConfig(
+        img_size=32, patch_size=8, embed_dim=48, depth=2, num_heads=4, mlp_dim=80, num_classes=0, norm_eps=1e-12
+    )
+    alone = load_model(tmp_path, config=plain)  # as it says
+    assert torch.equal(alone.state_dict()["pos_embed"], theirs.vit.embeddings.position_embeddings)
+    assert ("sees no positions" in "".join(alone.certificate.warnings)) == (table == "zeros")
+
+
+def test_stochastic_depth_is_read(folder: Path) -> None:
+    tell(folder, drop_path_rate=0.25)
+    model: Any = load_model(folder)
+    assert model.config.drop_path_rate == 0.25
+    assert model.blocks[-1].drop_path1.rate == 0.25
 
 
 # --- what is written --------------------------------------------------------------------------------------------
@@ -451,8 +507,9 @@ def test_the_resampling_that_is_named_gives_their_numbers(case: str, positions: 
     saved_by_transformers(theirs, tmp_path)
     told = {"do_resize": True, "size": {"height": size, "width": size}, "image_processor_type": "ViTImageProcessor"}
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(told))
-    remarks = load_model(tmp_path, say=False).certificate.remarks
-    assert any(f"img_size={size} and resampling=Resampling(positions='{positions}')" in said for said in remarks)
+    (said,) = load_model(tmp_path, say=False).certificate.warnings
+    assert f"--positions {positions} --img-size {size} " in said
+    assert f"(img_size={size}, resampling=Resampling(positions='{positions}'))" in said
     pictures = torch.randn(2, 3, size, size, generator=torch.Generator().manual_seed(1))
     asked = {} if "dino" in case else {"interpolate_pos_encoding": True}
     with torch.inference_mode():

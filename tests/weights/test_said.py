@@ -52,6 +52,8 @@ def test_a_cast_is_said(folder: Path, tmp_path: Path) -> None:
     small = load_model(folder, dtype=torch.bfloat16).certificate
     assert (small.dtype, small.remarks) == ("bfloat16", ("numbers cast from float32 to bfloat16",))
     assert "of bfloat16" in str(small)
+    assert "matched: same name, same numbers, then cast to bfloat16" in str(small)
+    assert "then cast" not in str(plain)
     convert(folder, tmp_path / "out", dtype=torch.bfloat16, prove=False)
     told = json.loads((tmp_path / "out/certificate.json").read_text())
     assert told["dtype"] == "bfloat16"
@@ -59,6 +61,19 @@ def test_a_cast_is_said(folder: Path, tmp_path: Path) -> None:
     measured = remark.split("outputs change by up to ")[1].split(" (they reach ")
     change, reach = float(measured[0]), float(measured[1].rstrip(")"))
     assert 1e-4 * reach < change < reach
+
+
+@pytest.mark.parametrize("source", [123, None, b"model", ["model"]], ids=str)
+def test_a_source_of_another_kind_is_refused_in_words(source: Any) -> None:
+    with pytest.raises(ConfigError, match="source: expected a folder, a weights file or a name on the hub, received"):
+        load_model(source)
+
+
+@pytest.mark.parametrize("resampling", ["bicubic", {"positions": "bicubic"}, True], ids=str)
+def test_a_resampling_of_another_kind_is_refused_in_words(resampling: Any, folder: Path) -> None:
+    with pytest.raises(ConfigError, match="resampling: expected a Resampling, received") as caught:
+        load_model(folder, resampling=resampling)
+    assert "from vitscope import Resampling" in str(caught.value.fix)
 
 
 def test_numbers_never_become_infinite(folder: Path) -> None:

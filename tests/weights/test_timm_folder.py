@@ -295,6 +295,15 @@ def test_the_first_way_of_writing_it() -> None:
     assert labels == ["cat", "dog"]
 
 
+@pytest.mark.parametrize(("fixed", "side"), [(True, 384), (False, 224)])
+def test_a_fixed_input_size_is_the_models(fixed: bool, side: int) -> None:
+    """Else it is the size of the pictures the weights were tested with, and the model keeps its own, as in timm."""
+    config, preprocessing, _ = described_by(describe(input_size=[3, 384, 384], fixed_input_size=fixed), Path("x"))
+    assert config.img_size == side
+    assert preprocessing is not None
+    assert preprocessing.img_size == (side, side)
+
+
 def test_labels_by_number() -> None:
     _, _, labels = described_by(describe(num_classes=3, label_names={"0": "cat", "2": "dog"}), Path("x"))
     assert labels == ["cat", "1", "dog"]

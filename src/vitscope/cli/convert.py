@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Literal
@@ -10,11 +11,13 @@ import tyro
 
 from vitscope.cli.console import console, print_json
 from vitscope.core.config import config, field_types, require
-from vitscope.core.errors import EXIT_DONE, UsageError
+from vitscope.core.errors import EXIT_DONE, UsageError, expected
 from vitscope.core.flags import parse_flags
 from vitscope.core.strict_json import encode
 
 PROG = "vitscope convert"
+OTHER_WORDS = {"hf": "huggingface", "transformers": "huggingface", "own": "vitscope"}
+"""What others call the formats."""
 
 
 @config
@@ -68,6 +71,7 @@ class ConvertCommand:
 
 
 def run(args: Sequence[str]) -> int:
+    _refuse_other_words(args)
     command = parse_flags(ConvertCommand(), places_first(args), prog=PROG)
     if command.source is None or command.out is None:
         missing = "SOURCE and OUT" if command.source is None else "OUT"
@@ -103,6 +107,18 @@ def run(args: Sequence[str]) -> int:
         for line in certificate.lines(out.width):
             out.print(line, markup=False, soft_wrap=True)
     return EXIT_DONE
+
+
+def _refuse_other_words(args: Sequence[str]) -> None:
+    """Some call a format by another word, none of whose letters are like ours."""
+    for flag, value in itertools.pairwise([*args, ""]):
+        name, equals, joined = flag.partition("=")
+        word = joined if equals else value
+        if name == "--to" and word in OTHER_WORDS:
+            wanted = "one of 'vitscope', 'timm', 'huggingface'"
+            raise UsageError(
+                expected("--to", wanted, repr(word)), where=PROG, fix=f"did you mean '{OTHER_WORDS[word]}'?"
+            )
 
 
 def _say(text: str) -> None:

@@ -11,6 +11,7 @@ from vitscope.models.variants import VARIANTS
 
 SAVED = "config.json"
 """What tells a model folder."""
+ANY_SOURCE = "give a run, a model folder (timm's and Hugging Face's too), a weights file, or a name on the hub"
 
 
 def find_model(source: str) -> str | Path:
@@ -19,11 +20,12 @@ def find_model(source: str) -> str | Path:
 
     path = Path(source).expanduser()
     is_itself = path.is_file() or (is_hub_name(source) and not path.exists())
-    return source if is_itself else find_model_folder(source)
+    return source if is_itself else find_model_folder(source, otherwise=ANY_SOURCE)
 
 
-def find_model_folder(source: str | Path) -> Path:
-    """The model folder that is meant: itself, or the one in a run's folder."""
+def find_model_folder(source: str | Path, *, otherwise: str = "give a run or model folder") -> Path:
+    """The model folder that is meant: itself, or the one in a run's folder. `otherwise` is what else could be given."""
+    hidden = is_hidden_name(source)
     source = Path(source).expanduser()
     if (source / MODEL / SAVED).is_file():
         return source / MODEL
@@ -49,8 +51,14 @@ def find_model_folder(source: str | Path) -> Path:
         where=f"looked for {SAVED} and {MODEL}/{SAVED} in it",
         fix=f"it holds runs; name one, such as {source / inside[-1]}"
         if inside
-        else near or "give a run or model folder",
+        else near or (f"if the model on the hub is meant: hf-hub:{source}" if hidden else otherwise),
     )
+
+
+def is_hidden_name(source: str | Path) -> bool:
+    from vitscope.weights.hub import hidden_by_folder
+
+    return hidden_by_folder(source)
 
 
 def _published(name: str) -> str:

@@ -80,7 +80,8 @@ def _start(command: TrainCommand, settings: Sequence[str]) -> TrainConfig:
             )
         if is_yaml(word):
             return read_train_config(word)
-        _refuse_without(find_recipe(word), {"--from": command.init_from, "--data": command.data})
+        if "--help" not in settings:
+            _refuse_without(find_recipe(word), {"--from": command.init_from, "--data": command.data})
         return find_recipe(word)()
     if command.resumes and not names_data(command, settings):
         return read_train_config(RunFolder.open(command.out or "").config_path)

@@ -76,7 +76,8 @@ class TrainCommand:
     data: str | None = None
     """What to train on: a built-in set, a folder or file, or a name under $VITSCOPE_DATA or data/."""
     model: str | None = None
-    """A model of `vitscope models`; nothing of the recipe's model is kept."""
+    """A model of `vitscope models`; nothing of the recipe's model is kept. Beside --from also a run or model folder
+    that describes the model of a weights file."""
     augment: Literal["none", "basic", "medium", "strong"] | None = None
     """How strongly pictures are varied."""
     epochs: int | None = None
@@ -143,8 +144,9 @@ def resolve(command: TrainCommand, settings: Sequence[str], start: TrainConfig) 
     parts: dict[str, Any] = {name: getattr(start, name) for name in field_names(TrainConfig)}
     try:
         if command.init_from is not None:
-            parts = from_source(command.init_from, parts, model_is_named=command.model is not None)
-        if command.model is not None:
+            parts, source = from_source(command.init_from, parts, model=command.model)
+            command = updated(command, init_from=source)
+        elif command.model is not None:
             parts["model"] = pick_model(command.model)
         for section, changes in given_settings(command, ALIASES).items():
             parts[section] = updated(parts[section], **changes)

@@ -66,6 +66,8 @@ def refuse_unknown_flags(cfg: Any, args: Sequence[str], *, prog: str) -> None:
     for arg in args:
         if arg == "--":
             return
+        if re.match(r"-[A-Za-z]", arg) and arg[1:].partition("=")[0].replace("_", "-") in known:
+            raise UsageError(f"unknown flag {shortened(arg)}", where=prog, fix=f"did you mean '-{arg}'?")
         if not re.match(r"--[A-Za-z]", arg):
             continue
         flag, equals, value = arg[2:].partition("=")

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from vitscope.core.errors import DataError, DivergedError, UsageError
+from vitscope.core.errors import DivergedError, VitscopeError
 from vitscope.core.run_folder import RunFolder
 from vitscope.core.status_file import State
 from vitscope.train.show.observer import Observer
@@ -106,7 +106,7 @@ def nothing_left_of_refusals(run: RunFolder) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        if run.put_back_replaced() or not isinstance(error, UsageError | DataError):
+        if run.put_back_replaced() or not isinstance(error, VitscopeError):
             raise
         own = (run.config_path, run.env_path, run.log_path, run.status_path, run.lock_path)
         with contextlib.suppress(OSError):

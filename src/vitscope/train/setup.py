@@ -25,6 +25,7 @@ from vitscope.data.loaders.loader import BadSample, Loader
 from vitscope.data.order import ALONE, Lane
 from vitscope.models.accounting.account import Account
 from vitscope.models.config import pair
+from vitscope.models.model import VisionModel
 from vitscope.train.checkpoints.content import require_finite
 from vitscope.train.checkpoints.store import CheckpointError, Checkpoints
 from vitscope.train.config import TrainConfig
@@ -41,6 +42,7 @@ from vitscope.train.optim.schedule import Plateau, lr_table
 from vitscope.train.precision import choose_dtype
 from vitscope.train.processes import ALONE_PROCESSES, Processes
 from vitscope.train.show.observer import Observer
+from vitscope.train.shown_pictures import said_of_pictures
 from vitscope.train.signals import StopFlag
 from vitscope.train.start import starting_model
 from vitscope.train.state import TrainState
@@ -124,10 +126,10 @@ def lay_out(
     return Bench(config, dataset, preprocess, device, processes, epochs_done)
 
 
-def make_state(bench: Bench, steps_per_epoch: int, say: Say, *, resumes: bool = False) -> tuple[TrainState, Objective]:
-    """The model as training begins with it, what moves it, and what it is moved by. Where a checkpoint will be loaded
-    into it (`resumes`), the weights a run began with are not asked for again."""
-    config, device, dataset = bench.config, bench.device, bench.dataset
+def make_model(bench: Bench, say: Say, *, resumes: bool = False) -> VisionModel:
+    """The model as training begins with it. Where a checkpoint will be loaded into it (`resumes`), the weights a run
+    began with are not asked for again."""
+    config, dataset = bench.config, bench.dataset
     seed_everything(derive_seed(config.loop.seed, "weights"))
     model, remarks = starting_model(
         config.model,
@@ -139,7 +141,18 @@ def make_state(bench: Bench, steps_per_epoch: int, say: Say, *, resumes: bool = 
         say(remark)
     if remarks and config.optim.name in ("adam", "adamw") and config.lr > HIGH_FOR_FINE_TUNING:
         say(f"a learning rate of {config.lr:g} is one for new weights: for these, 3e-5 to 3e-4 is usual (--lr)")
+    for sentence in said_of_pictures(dataset, bench.preprocess) if remarks else ():
+        say(sentence)
     model.preprocessing = bench.preprocess
+    return model
+
+
+def make_state(
+    bench: Bench, steps_per_epoch: int, say: Say, *, resumes: bool = False, model: VisionModel | None = None
+) -> tuple[TrainState, Objective]:
+    """The model (made here where none is given), what moves it, and what it is moved by."""
+    config, device = bench.config, bench.device
+    model = make_model(bench, say, resumes=resumes) if model is None else model
     model.train()
     if config.precision.grad_checkpointing:
         model.set_grad_checkpointing()
@@ -181,10 +194,11 @@ def set_up(
 ) -> Work:
     """Everything that takes part, at step 0."""
     config, processes = bench.config, bench.processes
+    model = make_model(bench, say, resumes=resumes)  # first: weights that are refused need no pictures prepared
     train_loader = bench.loader("train", training=True, say=say, run=run)
     val_loader = bench.loader("val", training=False, say=say, run=run)
     say(f"training pictures: {train_loader.why}")
-    state, objective = make_state(bench, train_loader.num_batches, say, resumes=resumes)
+    state, objective = make_state(bench, train_loader.num_batches, say, model=model)
     ema = Ema(state.model, config.loop.ema_decay, warmup=config.loop.ema_warmup) if config.loop.ema_decay else None
     hooks: list[AfterStep] = [*after, *([ema] if ema is not None else [])]
     refuse_nameless(hooks)

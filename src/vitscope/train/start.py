@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 from torch import Tensor
 
 from vitscope.core.config import updated
-from vitscope.core.errors import ConfigError, expected
+from vitscope.core.errors import ConfigError, VitscopeError, expected
 from vitscope.models.build import build_model
 from vitscope.models.config import MAEConfig, ModelConfig, SimMIMConfig, pair
 from vitscope.models.model import VisionModel
 from vitscope.train.config import ModelSection
-from vitscope.weights.adapt import Resampling, adapt
-from vitscope.weights.certificate import Certificate, Ledger
-from vitscope.weights.fit import fitted_preprocessing, refuse_mismatch, refuse_other_layers
+from vitscope.train.weights_advice import in_flags
+from vitscope.weights.adapt import Resampling
+from vitscope.weights.certificate import Certificate
+from vitscope.weights.fit import refuse_mismatch, refuse_other_layers
+from vitscope.weights.formats.huggingface_folder import OtherSize
+from vitscope.weights.layers_for import asked_part
 from vitscope.weights.load import load_model
 from vitscope.weights.source import open_source
 
@@ -52,8 +53,9 @@ def starting_model(
 def _take_weights(model: VisionModel, source: str, labels: Sequence[str] | None) -> list[str]:
     try:
         given, certificate, remarks = _adapted(source, model.config)
-    except ConfigError as error:
-        error.where = f"checkpoint.init_from: {error.where or source}"
+    except VitscopeError as error:
+        error.where = f"checkpoint.init_from (--from): {error.where or source}"
+        error.fix = None if error.fix is None else in_flags(error.fix)
         raise
     tensors, said, is_new = _with_head(given, model, certificate, labels)
     if is_new:
@@ -66,16 +68,14 @@ def _take_weights(model: VisionModel, source: str, labels: Sequence[str] | None)
 
 def _adapted(source: str, wanted: ModelConfig) -> tuple[VisionModel, Certificate, list[str]]:
     """The model of `source`, moved to the pictures and classes of `wanted`; what became of its tensors; remarks."""
-    opened = open_source(source)
-    if isinstance(opened.config, MAEConfig | SimMIMConfig):
-        given, certificate, remarks = _encoder_of(opened.path, wanted)
-    else:
-        if opened.config is not None:
-            refuse_other_layers(opened.config, wanted, where=opened.words, fix=ANEW)
-        # It is all said here, as remarks.
-        given = load_model(opened.path, config=wanted, say=False)
-        certificate, remarks = given.certificate, [*given.certificate.warnings, *given.certificate.remarks]
-    known = wanted if opened.config is None else opened.config
+    opened = open_source(source, alone=True)  # a file is a file: its model is the one of the settings
+    known = wanted if opened.config is None else asked_part(opened.config, wanted)
+    refuse_other_layers(known, wanted, where=opened.words, fix=ANEW)
+    given = load_model(opened.path, config=wanted, say=False)  # it is all said here, as remarks
+    certificate: Certificate = given.certificate
+    remarks = [*certificate.warnings, *certificate.remarks]
+    if opened.other_size is not None:
+        remarks = _other_size(remarks, opened.other_size, pair(wanted.img_size))
     if pair(known.img_size) != pair(wanted.img_size):
         old, new = (" x ".join(map(str, pair(config.img_size))) for config in (known, wanted))
         remarks.append(f"pictures of {new} instead of {old}")
@@ -83,21 +83,14 @@ def _adapted(source: str, wanted: ModelConfig) -> tuple[VisionModel, Certificate
     return given, certificate, remarks
 
 
-def _encoder_of(folder: Path, wanted: ModelConfig) -> tuple[VisionModel, Certificate, list[str]]:
-    masked: Any = load_model(folder)
-    remarks = ["of a masked model, only the encoder is taken"]
-    remarks += [*masked.certificate.warnings, *masked.certificate.remarks]
-    remarks += refuse_other_layers(masked.encoder.config, wanted, where=str(folder), fix=ANEW)
-    ledger, before = Ledger(), "encoder."
-    for entry in masked.certificate.entries:
-        if entry.ours is not None and entry.ours.startswith(before):
-            ledger.add(replace(entry, ours=entry.ours.removeprefix(before)))
-    for entry in adapt(masked.encoder, wanted, Resampling()):
-        ledger.change(entry)
-    entries = ledger.entries(masked.encoder.state_dict())
-    preprocessing = fitted_preprocessing(masked.preprocessing, wanted)
-    masked.encoder.preprocessing = preprocessing
-    return masked.encoder, replace(masked.certificate, entries=entries), remarks
+def _other_size(remarks: list[str], other: OtherSize, img_size: tuple[int, int]) -> list[str]:
+    """What is said of the processor's size, in the words of a run: here numbers need not be transformers'."""
+    told = other.warning(img_size, Resampling().positions)
+    kept = [remark for remark in remarks if remark != told]
+    if img_size == other.positions:
+        side, own = (" x ".join(map(str, size)) for size in (other.pictures, other.positions))
+        kept.append(f"their processor makes pictures of {side}, the model is for {own}: --model.img-size changes it")
+    return kept
 
 
 def _with_head(
@@ -114,7 +107,8 @@ def _with_head(
     if anew is not None:
         said = anew.how
     elif known is None or wanted is None or known == wanted:
-        return tensors, f"with their head of {count} classes", False
+        nameless = ", taken for those of the data: the weights do not name theirs" if known is None and wanted else ""
+        return tensors, f"with their head of {count} classes{nameless}", False
     elif sorted(known) == sorted(wanted) and len(set(known)) == count:
         rows = [known.index(label) for label in wanted]
         moved = {name: tensors[name][rows] for name in fresh}

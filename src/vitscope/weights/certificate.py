@@ -106,6 +106,8 @@ class Certificate:
     proof: Proof | None = None
     written: Written | None = None
     """What became of it, where it was converted."""
+    cast: str | None = None
+    """The type all numbers were rounded to after they were read; nothing where they are as they were stored."""
 
     def of(self, *fates: Fate) -> list[Entry]:
         return [entry for entry in self.entries if entry.fate in fates]
@@ -147,7 +149,7 @@ class Certificate:
         return replace(self, warnings=(*self.warnings, *warnings))
 
     def with_dtype(self, dtype: str, *remarks: str) -> Certificate:
-        return replace(self, dtype=dtype).with_remarks(*remarks)
+        return replace(self, dtype=dtype, cast=dtype).with_remarks(*remarks)
 
     def with_written(self, written: Written) -> Certificate:
         return replace(self, written=written)
@@ -177,6 +179,7 @@ class Certificate:
             **summary,
             "tensors": counts,
             "dtype": self.dtype,
+            "cast": self.cast,
             "preprocessing": self.preprocessing,
             "remarks": list(self.remarks),
             "warnings": list(self.warnings),
@@ -193,6 +196,8 @@ class Ledger:
     said: dict[str, Entry] = field(default_factory=dict)
     others: list[Entry] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
+    cast: str | None = None
+    """The type all were cast to, where the source mixes several."""
 
     def add(self, entry: Entry) -> None:
         if entry.ours is None:

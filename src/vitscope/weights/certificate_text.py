@@ -19,6 +19,8 @@ MEANINGS = {
     "left out": "in the source, has no place here",
     "unexpected": "in the source, unknown here",
 }
+STORED = ("matched", "renamed", "transformed")
+"""Whose numbers are the source's, but for a cast."""
 MOST_ROWS = 12
 """Of one fate; certificate.json has them all."""
 MOST_SUMMARISED = 6
@@ -69,7 +71,8 @@ def _counts(certificate: Certificate, width: int) -> list[str]:
         if entries:
             # What has no place here has no numbers here.
             size = "" if fate in ("left out", "unexpected") else f"{sum(entry.size for entry in entries):,}"
-            lines += _wrapped(f"{len(entries):>8,}  {size:>13}  ", f"{fate}: {meaning}", width)
+            cast = f", then cast to {certificate.cast}" if certificate.cast and fate in STORED else ""
+            lines += _wrapped(f"{len(entries):>8,}  {size:>13}  ", f"{fate}: {meaning}{cast}", width)
     return lines
 
 

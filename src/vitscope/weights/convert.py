@@ -34,6 +34,8 @@ FILE_ENDINGS = (".safetensors", ".pth", ".pt", ".bin")
 """An `out` that ends so is a bare file."""
 OTHER_ENDINGS = (".npz", ".npy", ".ckpt", ".pkl", ".h5", ".onnx", ".gguf", ".msgpack", ".zip", ".tar", ".gz", ".json")
 """Who ends a name so wants a file, which cannot be written."""
+OTHER_WORDS = {"hf": "huggingface", "transformers": "huggingface", "own": "vitscope"}
+"""What others call the formats."""
 KNOWN_BY = {"timm": "architecture", "huggingface": "model_type"}
 """What config.json has in a folder of theirs."""
 BESIDE = (*own.FILES, "preprocessor_config.json", "pytorch_model.bin")
@@ -72,7 +74,7 @@ def convert(
     bare = _is_bare(out, to)
     refuse_dtype(dtype, where="convert(..., dtype=...)")
     _refuse_to_bury(out, to, bare, overwrite)
-    opened = open_source(source)
+    opened = open_source(source, alone=config is not None)
     sizes = {"img_size": img_size, "patch_size": patch_size, "in_chans": in_chans, "num_classes": num_classes}
     _refuse_what_cannot_be_held(opened.config, to, sizes)
     say(f"reading {opened.words}{', and asking the library it comes from' if prove else ''}")
@@ -212,7 +214,7 @@ def _is_bare(out: Path, to: str) -> bool:
         raise ConfigError(
             expected("to", f"one of {', '.join(get_args(To))}", repr(to)),
             where="convert",
-            fix=did_you_mean(str(to), get_args(To)) or f"name one of {', '.join(get_args(To))}",
+            fix=did_you_mean(str(to), get_args(To), OTHER_WORDS) or f"name one of {', '.join(get_args(To))}",
         )
     bare = out.suffix.lower() in FILE_ENDINGS
     if out.suffix.lower() in OTHER_ENDINGS:

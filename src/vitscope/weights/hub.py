@@ -42,9 +42,16 @@ def is_hub_name(source: str | Path) -> bool:
     text = source
     if text.startswith(PREFIXES):
         return True
-    if NAME.fullmatch(text) is None or text.endswith(FILE_ENDS):
-        return False
-    return not Path(text.partition("/")[0]).is_dir()
+    return _could_be_one(text) and not Path(text.partition("/")[0]).is_dir()
+
+
+def hidden_by_folder(source: str | Path) -> bool:
+    """Whether `source` would be a name on the hub, were there no folder called like its owner here."""
+    return not isinstance(source, Path) and _could_be_one(source) and Path(source.partition("/")[0]).is_dir()
+
+
+def _could_be_one(text: str) -> bool:
+    return NAME.fullmatch(text) is not None and not text.endswith(FILE_ENDS)
 
 
 def fetch(name: str) -> Path:

@@ -10,23 +10,21 @@ from typing import Any
 
 import torch
 
-from vitscope.core.config import to_dict
-from vitscope.core.errors import ConfigError, VitscopeError
-from vitscope.models.config import ModelConfig, Size
+from vitscope.core.config import shortened, to_dict
+from vitscope.core.errors import ConfigError, VitscopeError, expected
+from vitscope.models.config import ModelConfig, Size, pair
 from vitscope.models.model import VisionModel
 from vitscope.weights.adapt import Resampling, adapt
+from vitscope.weights.brought import with_what_is_known
 from vitscope.weights.certificate import Certificate, Ledger, Proof
 from vitscope.weights.create import with_settings
-from vitscope.weights.fit import fitted_preprocessing, refuse_other_layers
-from vitscope.weights.fitting import fitting_models
-from vitscope.weights.given_config import given_config, with_classes
-from vitscope.weights.names import cleaned
-from vitscope.weights.read import read_as_stored
+from vitscope.weights.encoder import encoder_of
+from vitscope.weights.fit import fitted_preprocessing
+from vitscope.weights.given_config import as_its_weights, given_config, with_classes
+from vitscope.weights.layers_for import PICTURE, asked_part, layers_for, read_layers
+from vitscope.weights.match import Format
 from vitscope.weights.shards import WRITABLE, cast_model, refuse_dtype, type_name
 from vitscope.weights.source import Source, open_source
-
-PICTURE: tuple[str, ...] = ("img_size", "patch_size", "in_chans", "num_classes")
-"""What a model may be adapted to."""
 
 log = logging.getLogger("vitscope")
 
@@ -50,8 +48,9 @@ def load_model(
 
     `source` is a model folder (ours, timm's, Hugging Face's), a run, a weights file (.safetensors, .pth, .npz ...), or
     a name on the hub. A bare file does not say what it is for: give `config`, the name of a model, a model folder
-    (ours, timm's, Hugging Face's), or the settings themselves. A name stands for the layers: how many classes there are
-    the weights say, unless `num_classes` does.
+    (ours, timm's, Hugging Face's), which brings its preprocessing and class names along, or the settings themselves. A
+    name stands for the layers: how many classes there are the weights say, unless `num_classes` does. Of a masked
+    model, with the config of a plain ViT, the encoder is taken.
 
     `img_size`, `patch_size`, `in_chans` and `num_classes` (and whatever `config` says) may differ from the weights':
     positions and filters are resampled as `resampling` says, the head is made anew, and both are said. The backbone
@@ -67,13 +66,24 @@ def load_model(
     unless `say` is False, for those who tell it themselves.
     """
     refuse_dtype(dtype, where="load_model(..., dtype=...)")
-    opened = open_source(source)
+    resampling = _refuse_other_resampling(resampling)
+    opened = open_source(source, alone=config is not None)
     wishes: dict[str, Any] = dict(zip(PICTURE, (img_size, patch_size, in_chans, num_classes), strict=True))
-    given = None if config is None else given_config(config)
-    layers, other_pool = _layers(opened, None if given is None else given.config)
-    model, ledger, by = read_as_stored(opened, layers, allow_partial=allow_partial)
-    warnings = _not_finite(model)
-    proof = _proof(model, ledger, opened, by.library) if prove else None
+    given = None if config is None else given_config(config, opened.weights)
+    if given is not None and given.is_name and opened.config is not None:
+        told, remarks = as_its_weights(given.config, asked_part(opened.config, given.config))
+        given = replace(given, config=told)
+        opened = replace(opened, remarks=(*opened.remarks, *remarks))
+    layers, other_pool = layers_for(opened, None if given is None else given.config)
+    takes_encoder = opened.config is not None and asked_part(opened.config, layers) is not opened.config
+    model, ledger, by = _read(opened, layers, takes_encoder=takes_encoder, allow_partial=allow_partial)
+    warnings = [*opened.warnings, *_not_finite(model)]
+    proof = _proof(model, ledger, opened, by.library, takes_encoder=takes_encoder) if prove else None
+    opened, known = with_what_is_known(opened, given, by, model.config)
+    ledger.remarks += [*opened.remarks, *known]
+    if opened.labels is not None and model.num_classes not in (0, len(opened.labels)):
+        names, classes = len(opened.labels), model.num_classes
+        warnings.append(f"{names} classes are named, and the head has {classes}: the names are left out")
     wanted = model.config if given is None else given.config
     if given is not None and not given.says_classes and num_classes is None:
         # A name stands for an architecture; how many classes there are the weights know.
@@ -81,7 +91,10 @@ def load_model(
         if given.config.num_classes and not model.num_classes:
             ledger.remarks.append("the weights have no head, and so has the model")
     wanted = _wanted(wanted, wishes)
-    changes = adapt(model, wanted, resampling or Resampling())
+    if opened.other_size is not None:
+        told = opened.other_size.warning(pair(wanted.img_size), resampling.positions)
+        warnings += [] if told is None else [told]
+    changes = adapt(model, wanted, resampling)
     for entry in changes:
         ledger.change(entry)
     certificate = Certificate(
@@ -92,6 +105,7 @@ def load_model(
         dtype=" and ".join(sorted({type_name(one.dtype) for one in model.parameters()})),
         remarks=tuple(ledger.remarks),
         warnings=tuple(warnings),
+        cast=ledger.cast,
     )
     # A head reads what is pooled: another pool is another input for it.
     keeps_head = model.num_classes > 0 and not _new_head(certificate)
@@ -109,31 +123,18 @@ def load_model(
     return model.eval()
 
 
-# --- what the weights are for -----------------------------------------------------------------------------------
+# --- on the way --------------------------------------------------------------------------------------------------
 
 
-def _layers(opened: Source, given: ModelConfig | None) -> tuple[ModelConfig, list[str]]:
-    """The settings that say which layers the tensors belong to, and what is to be said of them."""
-    if given is None and opened.config is None:
-        raise ConfigError(
-            "a bare weights file does not say which model it is for",
-            where=opened.words,
-            fix=_which_config(opened),
-        )
-    if given is None:
-        return opened.config, []  # pyright: ignore[reportReturnType]
-    if opened.config is None:
-        return given, []
-    remarks = refuse_other_layers(opened.config, given, where=opened.words)
-    own = {key: getattr(opened.config, key) for key in PICTURE if hasattr(opened.config, key)}
-    return with_settings(given, own), remarks
-
-
-def _which_config(opened: Source) -> str:
-    fitting = fitting_models(cleaned(opened.weights))
-    if fitting:
-        return f"give config= (--model), the name of its model. By their shapes these fit: {', '.join(fitting)}"
-    return "give config= (--model), the name of its model (vitscope models lists them), or a model folder"
+def _refuse_other_resampling(resampling: Any) -> Resampling:
+    if resampling is None or isinstance(resampling, Resampling):
+        return resampling or Resampling()
+    named = f"Resampling(positions={resampling!r})" if isinstance(resampling, str) else "Resampling(...)"
+    raise ConfigError(
+        expected("resampling", "a Resampling", shortened(resampling)),
+        where="load_model(..., resampling=...)",
+        fix=f"from vitscope import Resampling; resampling={named}",
+    )
 
 
 def _wanted(config: ModelConfig, wishes: dict[str, Any]) -> ModelConfig:
@@ -141,7 +142,26 @@ def _wanted(config: ModelConfig, wishes: dict[str, Any]) -> ModelConfig:
     return with_settings(config, changes) if changes else config
 
 
-def _proof(model: VisionModel, ledger: Ledger, opened: Source, library: str | None) -> Proof | str:
+def _read(
+    opened: Source, layers: ModelConfig, *, takes_encoder: bool, allow_partial: bool
+) -> tuple[VisionModel, Ledger, Format]:
+    if not takes_encoder:
+        return read_layers(opened, layers, allow_partial=allow_partial)
+    if opened.layout != "vitscope":  # whose encoders have the names of plain ViTs
+        model, ledger, by = read_layers(opened, layers, allow_partial=allow_partial)
+    else:
+        masked: Any = opened.config
+        whole, ledger, by = read_layers(opened, masked, allow_partial=allow_partial)
+        model, ledger = encoder_of(whole, with_classes(layers, 0), ledger)
+    ledger.remarks.append("of a masked model, only the encoder is taken")
+    return model, ledger, by
+
+
+def _proof(
+    model: VisionModel, ledger: Ledger, opened: Source, library: str | None, *, takes_encoder: bool
+) -> Proof | str:
+    if takes_encoder:
+        return "not compared: of a masked model, only the encoder is taken"
     if any(entry.fate == "missing" for entry in ledger.said.values()):
         return "not compared: tensors are missing"
     from vitscope.weights.proof import prove  # pictures are needed for it, and nothing else here needs them

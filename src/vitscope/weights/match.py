@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -68,6 +68,8 @@ class Unheld:
     pattern: str
     """Wildcard over their names."""
     why: str
+    in_head: bool = False
+    """Whether a classifier goes with them, which a person must be told."""
 
 
 class Format(ABC):
@@ -93,6 +95,10 @@ class Format(ABC):
     def hint(self, stored: Stored, config: ModelConfig) -> str:
         """What to do where weights do not fit `config`, if more is known than that they do not; else empty."""
         return ""
+
+    def normalisation(self, stored: Stored) -> Literal["half", "imagenet"] | None:
+        """The mean and std that the code has which writes such files; None where any could be meant."""
+        return None
 
     def remarks(self, stored: Stored, config: ModelConfig) -> tuple[str, ...]:
         """What a person should know of such weights in a model of `config`, where no config lies beside them."""

@@ -22,6 +22,17 @@ from vitscope.weights.shards import type_name
 from vitscope.weights.source import Source
 from vitscope.weights.stored_config import stored_config
 
+OR_PARTIAL = "or allow_partial=True (--allow-partial): missing ones begin anew"
+
+
+class MisfitError(VitscopeError):
+    """Weights that are not for the layers they are to go into."""
+
+    def __init__(self, what: str, *, where: str, fix: str, is_known: bool = False) -> None:
+        super().__init__(what, where=where, fix=fix)
+        self.is_known = is_known
+        """Whether `fix` says more than to look for another config."""
+
 
 def read_as_stored(opened: Source, like: ModelConfig, *, allow_partial: bool) -> tuple[VisionModel, Ledger, Format]:
     """The model just as its weights are, and what was said of each tensor on the way."""
@@ -40,13 +51,15 @@ def read_as_stored(opened: Source, like: ModelConfig, *, allow_partial: bool) ->
     if len(kinds) > 1 and opened.layout != "vitscope":
         mixed, all_of = (" and ".join(sorted(map(type_name, some))) for some in (kinds, _types(tensors)))
         ledger.remarks.append(f"the source mixes {mixed}; all were cast to {all_of}")
+        ledger.cast = all_of
     broken = faults(ledger)
     if broken and not allow_partial:
-        raise VitscopeError(
+        hint = by.hint(stored, like)
+        raise MisfitError(
             f"the weights do not fit the config; {'; '.join(broken)}",
             where=str(opened.weights.files[0]),
-            fix=by.hint(stored, like)
-            or "give the config the weights are for, or allow_partial=True (--allow-partial): missing ones begin anew",
+            fix=hint or f"give the config the weights are for, {OR_PARTIAL}",
+            is_known=bool(hint),
         )
     kept = {name: tensor for name, tensor in tensors.items() if _fits(ledger, name)}
     if len(kept) < len(model.state_dict()):
@@ -131,9 +144,9 @@ def entered(
     for name in stored:
         if name in used:
             continue
-        known = next((one.why for one in unheld if fnmatchcase(name, one.pattern)), None)
-        fate = "unexpected" if known is None else "left out"
-        ledger.add(Entry(fate, None, None, (name,), (stored.shapes[name],), known or ""))
+        known = next((one for one in unheld if fnmatchcase(name, one.pattern)), None)
+        fate, why, in_head = ("unexpected", "", False) if known is None else ("left out", known.why, known.in_head)
+        ledger.add(Entry(fate, None, None, (name,), (stored.shapes[name],), why, in_head))
     return ledger
 
 

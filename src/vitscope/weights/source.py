@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from vitscope.core.errors import VitscopeError
+from vitscope.core.config import shortened
+from vitscope.core.errors import ConfigError, VitscopeError, expected
 from vitscope.data.config import PreprocessConfig
 from vitscope.models.config import ModelConfig
 from vitscope.models.variants import VARIANTS
 from vitscope.weights import folder as own
 from vitscope.weights.files import Stored, read_file
 from vitscope.weights.formats import huggingface_folder, timm_folder
-from vitscope.weights.hub import fetch, is_hub_name
+from vitscope.weights.formats.huggingface_folder import OtherSize
+from vitscope.weights.hub import fetch, hidden_by_folder, is_hub_name
 
 Layout = Literal["vitscope", "timm", "huggingface", "file"]
 LOCAL = "local-dir:"
@@ -45,21 +47,42 @@ class Source:
     labels: list[str] | None = None
     described: dict[str, Any] | None = None
     """config.json, as it lies there."""
+    other_size: OtherSize | None = None
+    """Where pictures are made in another size than the positions are for."""
+    remarks: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     def sha256(self) -> dict[str, str]:
         return {file.name: digest(file) for file in self.weights.files}
 
 
-def open_source(source: str | Path) -> Source:
-    """Find out what `source` is, and what it says of itself. No tensor is read yet."""
+def open_source(source: str | Path, *, alone: bool = False) -> Source:
+    """Find out what `source` is, and what it says of itself. No tensor is read yet. `alone`: a weights file is nothing
+    else, whatever lies beside it, as its model is named otherwise."""
+    if not isinstance(source, str | Path):
+        raise ConfigError(
+            expected("source", "a folder, a weights file or a name on the hub", shortened(source)),
+            where="load_model",
+            fix="give its path or name as a text",
+        )
     source = source if isinstance(source, Path) else source.removeprefix(LOCAL)
     path = Path(source)
     if path.is_dir():
         return _open_folder(path, str(source))
+    if path.is_file() and path.name == own.CONFIG:
+        return replace(_open_folder(path.parent, str(source)), remarks=("the weights are those beside config.json",))
+    if path.is_file() and not alone and _is_weights_of_its_folder(path):
+        return replace(_open_folder(path.parent, str(source)), remarks=("its settings are in config.json beside it",))
     if path.is_file():
         return Source(str(source), "file", path, read_file(path))
     if is_hub_name(source):
         return _open_folder(fetch(str(source)), str(source))
+    if hidden_by_folder(source):
+        raise VitscopeError(
+            f"'{source}' is not a saved model: there is no such folder or file",
+            where=f"the folder '{path.parts[0]}' here: what begins with its name is looked for in it alone",
+            fix=f"give a folder or file that is there, or, if the model on the hub is meant, 'hf-hub:{source}'",
+        )
     if str(source) in VARIANTS:
         raise VitscopeError(
             f"'{source}' is the name of a model, not of weights: there is no such folder or file",
@@ -71,16 +94,36 @@ def open_source(source: str | Path) -> Source:
     )
 
 
-def described_in(folder: Path) -> tuple[ModelConfig, bool]:
-    """The settings of the model a folder describes, ours, timm's or Hugging Face's, and whether they say how many
-    classes there are. Only the last needs weights, which say it there."""
+@dataclass(frozen=True)
+class Description:
+    """What a folder says of a model, whose weights may lie elsewhere."""
+
+    config: ModelConfig
+    says_classes: bool
+    """Not where the weights say it, as with Hugging Face."""
+    preprocessing: PreprocessConfig | None
+    labels: list[str] | None
+
+
+def described_in(folder: Path, weights: Stored | None = None) -> Description:
+    """What a folder of ours, timm's or Hugging Face's describes. The last says less than all: the rest follows from its
+    weights, or, where it has none, from those it is to describe."""
     folder = own.model_folder(folder)
     described = _described(folder)
     if described is None or _is_own(described):
-        return own.load_config(folder), True
+        config = own.load_config(folder)
+        return Description(config, True, *own.carried_by(folder, config))
     if "architecture" in described:
-        return timm_folder.described_by(described, folder)[0], True
-    return _open_folder(folder, str(folder)).config, False  # pyright: ignore[reportReturnType]
+        config, preprocessing, labels = timm_folder.described_by(described, folder)
+        return Description(config, True, preprocessing, labels)
+    if "model_type" in described and weights is not None and _own_weights(folder) is None:
+        return Description(*_without_classes(huggingface_folder.described_by(described, folder, weights)))
+    opened = _open_folder(folder, str(folder))
+    return Description(*_without_classes((opened.config, opened.preprocessing, opened.labels)))
+
+
+def _without_classes(said: tuple[Any, PreprocessConfig | None, list[str] | None]) -> tuple[Any, bool, Any, Any]:
+    return said[0], False, said[1], said[2]
 
 
 def _is_own(described: dict[str, Any]) -> bool:
@@ -90,6 +133,9 @@ def _is_own(described: dict[str, Any]) -> bool:
 def _open_folder(folder: Path, words: str) -> Source:
     folder = own.model_folder(folder)
     described = _described(folder)
+    weights = _own_weights(folder)
+    if weights is not None and not (folder / own.CONFIG).exists():  # as good as the bare file
+        return Source(words, "file", weights, read_file(weights))
     if described is None or _is_own(described):
         config = own.load_config(folder)
         preprocessing, labels = own.carried_by(folder, config)
@@ -100,11 +146,22 @@ def _open_folder(folder: Path, words: str) -> Source:
         return Source(words, "timm", folder, stored, config, preprocessing, labels, described)
     if "model_type" in described:
         config, preprocessing, labels = huggingface_folder.described_by(described, folder, stored)
-        return Source(words, "huggingface", folder, stored, config, preprocessing, labels, described)
+        return Source(
+            words,
+            "huggingface",
+            folder,
+            stored,
+            config,
+            preprocessing,
+            labels,
+            described,
+            other_size=huggingface_folder.other_size(described, config, preprocessing),
+            warnings=huggingface_folder.warnings_of(described, stored),
+        )
     raise VitscopeError(
         "config.json is neither vitscope's (format), nor timm's (architecture), nor Hugging Face's (model_type)",
         where=str(folder),
-        fix="load its weights file by itself: load_model(file, config=the name of a model)",
+        fix="load its weights file by itself, and name its model: config= (--model)",
     )
 
 
@@ -117,10 +174,25 @@ def _described(folder: Path) -> dict[str, Any] | None:
     return described if isinstance(described, dict) else None
 
 
+def holds_weights(folder: Path) -> bool:
+    """Whether a folder holds weights under a name they go by, described or not."""
+    return _own_weights(folder) is not None
+
+
+def _own_weights(folder: Path) -> Path | None:
+    return next((folder / name for name in WEIGHTS if (folder / name).is_file()), None)
+
+
+def _is_weights_of_its_folder(path: Path) -> bool:
+    """Whether a file is just what its folder, opened, would be read from."""
+    weights = _own_weights(path.parent)
+    return weights is not None and weights.name == path.name and _described(path.parent) is not None
+
+
 def _weights_in(folder: Path) -> Path:
-    for name in WEIGHTS:
-        if (folder / name).is_file():
-            return folder / name
+    weights = _own_weights(folder)
+    if weights is not None:
+        return weights
     raise VitscopeError("the folder has no weights", where=str(folder), fix=f"it should hold {' or '.join(WEIGHTS)}")
 
 

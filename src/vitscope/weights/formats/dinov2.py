@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Literal
 
 from vitscope.models.config import ModelConfig, ViTConfig
 from vitscope.weights.files import Stored
@@ -30,6 +31,9 @@ class DINOv2(Format):
             return False
         special = ("register_tokens", "mask_token", "blocks.0.mlp.w12.weight")
         return any(name in stored for name in special) or any(CHUNKED.match(name) for name in stored)
+
+    def normalisation(self, stored: Stored) -> Literal["half", "imagenet"] | None:
+        return "imagenet"
 
     def reading(self, stored: Stored, config: ModelConfig) -> Callable[[str], Match | None]:
         blocks = _chunks(stored)

@@ -27,19 +27,20 @@ def fixed_tables(stored: Stored, config: ModelConfig) -> tuple[Unheld, ...]:
 
 def strange_tables(stored: Stored, config: ModelConfig) -> str:
     """What to do about stored tables that differ from what would be computed; empty where none does."""
-    strange = [
-        name
-        for name, width in _computed(config).items()
-        if name in stored and not _is_computed(stored, name, width, config)
-    ]
-    if "decoder_pos_embed" in strange:
-        return (
-            "decoder_pos_embed is not the fixed sin-cos table, and no decoder here has another; load the encoder "
-            "alone: give the config of a ViT"
-        )
-    if strange:
-        return "pos_embed is not the fixed sin-cos table; give a config with position='learned'"
+    for name, width in reversed(_computed(config).items()):
+        if name in stored and not _is_computed(stored, name, width, config):
+            return said_of_strange(stored, name, of_decoder=name.startswith("decoder"))
     return ""
+
+
+def said_of_strange(stored: Stored, name: str, *, of_decoder: bool) -> str:
+    """Why a table has no place here, and what can be done. Zeros are what a model of transformers 5 has that was saved
+    without ever being loaded or filled."""
+    zeros = not stored[name].any()
+    why = f"{name} is {'all zeros, which is no' if zeros else 'not the'} fixed sin-cos table"
+    if of_decoder:
+        return f"{why}, and no decoder here has another; load the encoder alone: give the config of a ViT"
+    return f"{why}; give a config with position='learned'"
 
 
 def sincos_table(grid: tuple[int, int], width: int, *, prefix: int = 1) -> Tensor:

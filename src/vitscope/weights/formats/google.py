@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -81,6 +82,9 @@ class Google(Format):
             why = "comes after the features, and no head was asked for"
             unheld += [Unheld(f"{root}{name}/*", why) for name in ("pre_logits", "head")]
         return tuple(unheld)
+
+    def normalisation(self, stored: Stored) -> Literal["half", "imagenet"] | None:
+        return "half"
 
     def hint(self, stored: Stored, config: ModelConfig) -> str:
         root = _root(stored) or ""

@@ -14,7 +14,7 @@ from itertools import product
 from vitscope.models.config import MAEConfig, ModelConfig, SimMIMConfig, ViTConfig
 from vitscope.weights.files import Shape, Stored
 from vitscope.weights.formats.class_position import rows_of_patches, token_with_its_row
-from vitscope.weights.formats.fixed_positions import grid_of, is_sincos
+from vitscope.weights.formats.fixed_positions import grid_of, is_sincos, said_of_strange
 from vitscope.weights.match import Format, Match, Unheld, joined
 
 BACKBONES = ("", "vit.", "deit.", "dinov2.", "dinov2_with_registers.")
@@ -79,7 +79,7 @@ class HuggingFace(Format):
         unheld = list(self.unheld)
         if _has_wide_head(stored.shapes, config):
             why = "the head reads class token and mean of the patches side by side; a head here reads one of the two"
-            unheld.append(Unheld("classifier.*", why))
+            unheld.append(Unheld("classifier.*", why, in_head=True))
         if isinstance(config, ViTConfig):
             unheld.append(Unheld("decoder.*", "the decoder, which only masked training needs"))
         vit = config if isinstance(config, ViTConfig) else getattr(config, "encoder", None)
@@ -92,6 +92,18 @@ class HuggingFace(Format):
         ):
             unheld.append(Unheld(DECODER_POSITIONS, fixed))
         return tuple(unheld)
+
+    def hint(self, stored: Stored, config: ModelConfig) -> str:
+        """Of tables where a model of `config` computes its own, and which are not those."""
+        vit = config if isinstance(config, ViTConfig) else getattr(config, "encoder", None)
+        place = f"{backbone_of(stored)}{POSITIONS}"
+        if vit is None:
+            return ""
+        tables = [DECODER_POSITIONS] if isinstance(config, MAEConfig) else []
+        for name in (*tables, *([place] if vit.position == "sincos" else ())):
+            if name in stored and not holds_sincos(stored, name, _grid(stored, name, vit)):
+                return said_of_strange(stored, name, of_decoder=name == DECODER_POSITIONS)
+        return ""
 
     def remarks(self, stored: Stored, config: ModelConfig) -> tuple[str, ...]:
         return _eps_remarks(config)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ def described_by(
         config = read_config(described, tensors, sincos=_has_sincos(described, tensors), where=where)
         with refusing_damage(str(folder / PICTURES)):
             pictures = _pictures(described, folder, pair(config.img_size))
-        stored.remarks = (*stored.remarks, *_remarks(described, config, pictures))
+        stored.remarks = (*stored.remarks, *_remarks(described, config))
         return config, pictures, _labels(described, where)
 
 
@@ -109,23 +110,54 @@ def _labels(described: dict[str, Any], where: str) -> list[str] | None:
     return None if labels == [f"{NAMELESS}{number}" for number in range(len(labels))] else labels
 
 
-def _remarks(described: dict[str, Any], config: ModelConfig, pictures: PreprocessConfig | None) -> list[str]:
-    remarks = []
+def _remarks(described: dict[str, Any], config: ModelConfig) -> list[str]:
     if described["model_type"] == "deit" and not getattr(config, "distilled", False):
-        remarks.append("DeiT's distillation token has no head of its own here: it is held as a register")
-    size = pair(config.img_size)
-    if pictures is not None and pictures.img_size != size:
-        (height, width), (down, across) = pictures.img_size, size
-        kind, wanted = described["model_type"], height if height == width else pictures.img_size
-        moved = "at every call" if "dinov2" in kind else "where it is told interpolate_pos_encoding=True"
-        # Of transformers' models one has antialias.
-        positions = "bicubic_antialias" if kind == "dinov2_with_registers" else "bicubic"
-        remarks.append(
-            f"the processor makes pictures of {height} x {width}, the positions are for {down} x {across}, and so is "
-            f"the model; transformers moves them {moved}; load it with img_size={wanted} and "
-            f"resampling=Resampling(positions='{positions}') to get its numbers"
+        return ["DeiT's distillation token has no head of its own here: it is held as a register"]
+    return []
+
+
+def warnings_of(described: dict[str, Any], stored: Stored) -> tuple[str, ...]:
+    """What a person must be told of such a folder, whatever is asked of it."""
+    tensors = cleaned(stored)
+    name = f"{backbone_of(tensors)}{POSITIONS}"
+    if described["model_type"] == "vit_mae" and name in tensors and not tensors[name].any():
+        return (f"{name} is all zeros, not MAE's fixed sin-cos table: the model sees no positions",)
+    return ()
+
+
+@dataclass(frozen=True)
+class OtherSize:
+    """A processor that makes pictures of another size than the positions are for, which transformers then moves."""
+
+    pictures: tuple[int, int]
+    positions: tuple[int, int]
+    moved: str
+    """When transformers does it."""
+    way: str
+    """How, in the words of `Resampling`."""
+
+    def warning(self, img_size: tuple[int, int], way: str) -> str | None:
+        """What is to be said of a model loaded for `img_size`, its positions moved in this `way`."""
+        (height, width), (down, across) = self.pictures, self.positions
+        if img_size not in (self.pictures, self.positions) or (img_size == self.pictures and way == self.way):
+            return None
+        size = f"{height}" if height == width else f"{height} {width}"
+        in_python = f"img_size={height if height == width else self.pictures}"
+        return (
+            f"the processor makes pictures of {height} x {width}, the positions are for {down} x {across}; "
+            f"transformers moves them {self.moved}; to get its numbers: --positions {self.way} --img-size {size} "
+            f"({in_python}, resampling=Resampling(positions='{self.way}'))"
         )
-    return remarks
+
+
+def other_size(described: dict[str, Any], config: ModelConfig, pictures: PreprocessConfig | None) -> OtherSize | None:
+    size, kind = pair(config.img_size), described["model_type"]
+    if pictures is None or pictures.img_size == size:
+        return None
+    moved = "at every call" if "dinov2" in kind else "where it is told interpolate_pos_encoding=True"
+    # Of transformers' models one has antialias.
+    way = "bicubic_antialias" if kind == "dinov2_with_registers" else "bicubic"
+    return OtherSize(pictures.img_size, size, moved, way)
 
 
 # --- writing ----------------------------------------------------------------------------------------------------

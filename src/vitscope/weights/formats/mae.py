@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 from vitscope.models.config import MAEConfig, ModelConfig
 from vitscope.weights.files import Stored
@@ -27,6 +28,9 @@ class MAEOriginal(Format):
         if isinstance(config, MAEConfig):
             return tables
         return (Unheld("decoder_*", DECODER), Unheld("mask_token", DECODER), *tables)
+
+    def normalisation(self, stored: Stored) -> Literal["half", "imagenet"] | None:
+        return "imagenet"
 
     def hint(self, stored: Stored, config: ModelConfig) -> str:
         return strange_tables(stored, config)

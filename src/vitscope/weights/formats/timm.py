@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from fnmatch import fnmatchcase
+from typing import Literal
 
 from vitscope.models.config import MAEConfig, ModelConfig, SimMIMConfig, SwinConfig, ViTConfig
 from vitscope.weights.files import Stored
@@ -47,6 +49,11 @@ class Timm(Format):
 
     def left_out(self, stored: Stored, config: ModelConfig) -> tuple[Unheld, ...]:
         return (*self.unheld, *fixed_tables(stored, config), *_before_the_head(config))
+
+    def normalisation(self, stored: Stored) -> Literal["half", "imagenet"] | None:
+        """Known of DINO alone, by what only its training has; timm's models differ among themselves."""
+        of_dino = any(fnmatchcase(name, one.pattern) for name in stored for one in DINO_TRAINING)
+        return "imagenet" if of_dino else None
 
     def hint(self, stored: Stored, config: ModelConfig) -> str:
         return strange_tables(stored, config) or _known_trouble(stored)

@@ -132,7 +132,7 @@ def _labels(
         labels = [labels.get(str(index), str(index)) for index in range(num_classes)]
     if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
         raise ConfigError(expected("label_names", "a list of names", type(labels).__name__), where=where)
-    return labels if len(labels) == num_classes else None
+    return labels
 
 
 # --- out --------------------------------------------------------------------------------------------------------
