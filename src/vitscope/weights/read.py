@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fnmatch import fnmatchcase
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,6 +28,8 @@ def read_as_stored(opened: Source, like: ModelConfig, *, allow_partial: bool) ->
     """The model just as its weights are, and what was said of each tensor on the way."""
     stored = opened.weights if opened.layout == "vitscope" else cleaned(opened.weights)
     by = OWN if opened.layout == "vitscope" else recognised(stored, where=opened.words)
+    if not allow_partial:
+        _refuse_more_blocks(like, by.most_blocks(stored), where=str(stored.files[0]))
     found, tensors, heads = found_in(stored, like, by, Stored.__getitem__)
     kinds = _types(tensors)
     config = like  # a folder of ours says all of it, and must hold what it says
@@ -57,6 +60,19 @@ def read_as_stored(opened: Source, like: ModelConfig, *, allow_partial: bool) ->
     model.load_state_dict(kept, strict=False, assign=True)
     model.reset_buffers()
     return model, ledger, by
+
+
+def _refuse_more_blocks(config: ModelConfig, most: int, *, where: str) -> None:
+    """A network far larger than its weights is not even built."""
+    inner: Any = getattr(config, "encoder", config)
+    depth = getattr(inner, "depth", None) or sum(getattr(inner, "depths", ()))
+    count = depth + getattr(config, "decoder_depth", 0)
+    if count > most:
+        raise VitscopeError(
+            f"the weights do not fit the config: it has {count} blocks, and there are {most} tensors in all",
+            where=where,
+            fix="give the config the weights are for",
+        )
 
 
 def found_in(

@@ -60,7 +60,7 @@ class Google(Format):
         layout = _layout(stored, root)
         _refuse_other_heads(stored, config)
         headless = _drops_head(stored, root, config)
-        stacked = f"{root}Transformer/encoderblock/LayerNorm_0/scale" in stored
+        stacked = _stacked(root) in stored
 
         def find(ours: str) -> Match | None:
             block = BLOCK.match(ours)
@@ -72,6 +72,10 @@ class Google(Format):
             return None if match is None else _one_of_all(match, int(block[1]))
 
         return find
+
+    def most_blocks(self, stored: Stored) -> int:
+        """The first axis counts them where all lie in one array."""
+        return max([len(stored), *stored.shapes.get(_stacked(_root(stored) or ""), ())[:1]])
 
     def left_out(self, stored: Stored, config: ModelConfig) -> tuple[Unheld, ...]:
         root = _root(stored) or ""
@@ -99,6 +103,11 @@ class Google(Format):
 
 def _root(stored: Stored) -> str | None:
     return next((root for root in ROOTS if f"{root}embedding/kernel" in stored), None)
+
+
+def _stacked(root: str) -> str:
+    """A name that is there where all blocks lie in one array."""
+    return f"{root}Transformer/encoderblock/LayerNorm_0/scale"
 
 
 def _layout(stored: Stored, root: str) -> Layout:
