@@ -117,16 +117,25 @@ def _what_else(error: pickle.UnpicklingError) -> str:
     return "".join(letter for letter in told if letter.isprintable())[:200]
 
 
+def _holds_tensors(content: Any, deepest: int = DEEPEST) -> bool:
+    """Whether weights are there, at any depth: a trainer that keeps no running mean may leave an empty place for it."""
+    if not isinstance(content, Mapping) or not deepest:
+        return False
+    if any(isinstance(value, Tensor) for value in content.values()):
+        return True
+    return any(_holds_tensors(content.get(key), deepest - 1) for key in HELD_WITHIN)
+
+
 def _found_within(content: Any, opened: OpenFile) -> tuple[dict[str, Tensor], tuple[str, ...]]:
     """The tensors of a checkpoint, however deep its trainer put them, and where that was."""
     way: list[str] = []
     passed: list[str] = []
     while isinstance(content, Mapping) and len(way) < DEEPEST:  # a checkpoint may hold itself
-        inner = next((key for key in HELD_WITHIN if isinstance(content.get(key), Mapping)), None)
+        inner, *others = [key for key in HELD_WITHIN if _holds_tensors(content.get(key))] or [None]
         if inner is None:
             break
         way.append(inner)
-        passed += [key for key in HELD_WITHIN if key != inner and isinstance(content.get(key), Mapping)]
+        passed += others
         content = content[inner]
     tensors = {}
     if isinstance(content, Mapping):
