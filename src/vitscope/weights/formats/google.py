@@ -122,7 +122,8 @@ def _drops_head(stored: Stored, root: str, config: ModelConfig) -> bool:
 def _refuse_other_heads(stored: Stored, config: ViTConfig) -> None:
     """Any number of heads fits the fused matrix, and only one is right."""
     for name, shape in stored.shapes.items():
-        if name.endswith("/query/kernel") and "encoderblock" in name and shape[-2] not in config.block_heads:
+        is_query = name.endswith("/query/kernel") and "encoderblock" in name and len(shape) >= 3
+        if is_query and shape[-2] not in config.block_heads:
             raise ConfigError(
                 expected("num_heads", f"{shape[-2]}, as the weights have it", config.num_heads),
                 where=f"{stored.files[0]} > {name}",
@@ -205,7 +206,7 @@ def _heads(ours: str, attention: str, parts: tuple[str, ...], leaf: str, dim: in
     return Match(
         ours,
         theirs,
-        lambda *kernels: torch.cat([kernel.flatten(1).T for kernel in kernels]),
+        lambda *kernels: torch.cat([kernel.flatten(1).t() for kernel in kernels]),
         lambda whole: tuple(part.T.reshape(part.shape[1], -1, dim) for part in whole.chunk(len(parts))),
         how=fused,
     )
@@ -217,7 +218,7 @@ def _out(ours: str, attention: str, leaf: str, dim: int) -> Match:
     return turned(
         ours,
         f"{attention}out/kernel",
-        lambda kernel: kernel.flatten(0, 1).T,
+        lambda kernel: kernel.flatten(0, 1).t(),
         lambda weight: weight.T.reshape(-1, dim, weight.shape[0]),
         "all heads in one matrix",
     )
