@@ -22,6 +22,10 @@ MOST_HEADER_BYTES = 25_000_000
 """Of a safetensors header or an index of shards: a model of 10,000 tensors needs about 1 MB."""
 MOST_SHARDS = 500
 """All are open at the same time, and a process may have about a thousand files open."""
+MOST_TENSORS = 50_000
+"""The deepest model that can be built here has 20,000."""
+MOST_ENTRIES = 4 * MOST_TENSORS
+"""In an archive: beside the weights, a checkpoint may hold a running mean and two moments of each."""
 MOST_NAME = 500
 LARGEST_SIDE = 2**40
 """Of one axis of a tensor."""
@@ -29,6 +33,20 @@ MOST_INFLATION = 16
 """How many times its own size a compressed file may become; weights are nearly random and hardly compress."""
 ROOM = 64_000_000
 """What any file may take in bytes besides: an array of zeros compresses a thousandfold and is no bomb."""
+DTYPES = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "I16": torch.int16,
+    "I8": torch.int8,
+    "U8": torch.uint8,
+    "BOOL": torch.bool,
+}
+"""safetensors' names of the types a model here may have."""
+OTHER_TYPE = "save them as float32, float16 or bfloat16 where they come from; if the file is damaged, fetch it again"
 PAGE = re.compile(rb"\s*<(!doctype|html|\?xml|head|body)", re.IGNORECASE)
 OTHER_FILES = {
     b"\xff\xd8\xff": "a JPEG picture",
@@ -99,6 +117,14 @@ def refuse_names(path: Path, names: Iterable[object]) -> None:
             raise unreadable(path, f"nothing in it can be called {shown}", fix="this is not a file of weights")
 
 
+def refuse_many(path: Path, count: int, most: int = MOST_TENSORS) -> None:
+    """Before each of them is looked at."""
+    if count > most:
+        raise unreadable(
+            path, f"it holds {count:,} tensors, and {most:,} are the most that are read", fix="is it a file of weights?"
+        )
+
+
 def refuse_shape(path: Path, name: str, shape: Iterable[object]) -> None:
     for side in shape:
         if not isinstance(side, int) or not 0 <= side <= LARGEST_SIDE:
@@ -125,6 +151,7 @@ def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def refuse_inflation(opened: OpenFile, archive: zipfile.ZipFile) -> None:
     """Entries that become far larger than the file, or one piece of it used again and again."""
     names = archive.namelist()
+    refuse_many(opened.path, len(names), MOST_ENTRIES)
     if len(set(names)) < len(names):
         raise unreadable(opened.path, "an entry stands in it twice")
     inflated = sum(entry.file_size for entry in archive.infolist())
@@ -140,12 +167,16 @@ def refuse_odd_tensors(opened: OpenFile, tensors: Mapping[str, Tensor], *, hollo
     """Tensors without numbers of their own, or with more of them than the file can hold. Where they are `hollow`,
     their numbers are still in the file."""
     path = opened.path
+    refuse_many(path, len(tensors))
     refuse_names(path, tensors)
     total = 0
     for name, tensor in tensors.items():
         odd = tensor.is_nested or tensor.is_quantized or tensor.layout != torch.strided
         if odd or (tensor.is_meta and not hollow):
             raise unreadable(path, f"{name} is not a plain tensor", fix="save it dense and not quantised")
+        if tensor.dtype not in DTYPES.values():  # numbers of 8 bits mean little without the scales kept beside them
+            kind = str(tensor.dtype).removeprefix("torch.")
+            raise unreadable(path, f"{name} is of type {kind}, which no model here has", fix=OTHER_TYPE)
         total += math.prod(tensor.shape) * tensor.dtype.itemsize
     if total > most_bytes(opened):
         raise unreadable(path, f"its tensors would be {total:,} bytes, from {opened.size:,}")

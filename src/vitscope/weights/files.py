@@ -19,6 +19,7 @@ from vitscope.weights.bounds import (
     beginning_of,
     first_line,
     open_file,
+    refuse_many,
     refuse_names,
     small_json,
     unreadable,
@@ -157,6 +158,7 @@ def _read_shards(index: OpenFile) -> Stored:
                 raise ValueError("a shard cannot be an index")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise unreadable(index.path, f"not an index of shards: {first_line(error)}") from None
+    refuse_many(index.path, len(homes))
     refuse_names(index.path, homes)
     shards = {name: read_file(folder / name) for name in names}
     lost = sorted(name for name, home in homes.items() if name not in shards[home])

@@ -13,7 +13,15 @@ import torch
 from torch import Tensor
 
 from vitscope.core.errors import VitscopeError
-from vitscope.weights.bounds import Shape, first_line, refuse_inflation, refuse_names, refuse_shape, unreadable
+from vitscope.weights.bounds import (
+    Shape,
+    first_line,
+    refuse_inflation,
+    refuse_many,
+    refuse_names,
+    refuse_shape,
+    unreadable,
+)
 from vitscope.weights.opened import OpenFile
 from vitscope.weights.zip_entries import begins
 
@@ -42,6 +50,7 @@ def npz_places(opened: OpenFile) -> dict[str, Place]:
     path, places = opened.path, dict[str, Place]()
     try:
         with zipfile.ZipFile(opened.file) as archive:
+            refuse_many(path, len(archive.namelist()))
             refuse_inflation(opened, archive)
             for entry in archive.infolist():
                 name = entry.filename.removesuffix(".npy")

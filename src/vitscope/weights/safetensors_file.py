@@ -10,9 +10,12 @@ import torch
 from torch import Tensor
 
 from vitscope.weights.bounds import (
+    DTYPES,
     MOST_HEADER_BYTES,
+    OTHER_TYPE,
     Shape,
     first_line,
+    refuse_many,
     refuse_names,
     refuse_shape,
     small_json,
@@ -20,19 +23,6 @@ from vitscope.weights.bounds import (
 )
 from vitscope.weights.opened import OpenFile
 
-DTYPES = {
-    "F64": torch.float64,
-    "F32": torch.float32,
-    "F16": torch.float16,
-    "BF16": torch.bfloat16,
-    "I64": torch.int64,
-    "I32": torch.int32,
-    "I16": torch.int16,
-    "I8": torch.int8,
-    "U8": torch.uint8,
-    "BOOL": torch.bool,
-}
-"""safetensors' names of the types a model here may have."""
 FIELDS = {"dtype", "shape", "data_offsets"}
 
 
@@ -41,6 +31,7 @@ def read_safetensors(opened: OpenFile) -> tuple[dict[str, Shape], Callable[[str]
     path = opened.path
     try:
         header, begin = _header(opened)
+        refuse_many(path, len(header))
         refuse_names(path, header)
         _refuse_fields(header)
     except (OSError, ValueError) as error:
@@ -48,7 +39,8 @@ def read_safetensors(opened: OpenFile) -> tuple[dict[str, Shape], Callable[[str]
     for name, entry in header.items():
         refuse_shape(path, name, entry["shape"])
         if entry["dtype"] not in DTYPES:
-            raise unreadable(path, f"{name} is of type {entry['dtype'][:20]!r}, which no model here has")
+            kind = repr(entry["dtype"][:20])
+            raise unreadable(path, f"{name} is of type {kind}, which no model here has", fix=OTHER_TYPE)
     try:
         _refuse_places(header, opened.size - begin)
     except ValueError as error:
