@@ -91,8 +91,7 @@ def _rows(command: Any, device: torch.device) -> list[Row]:
         launches.append("compiled_graph")
     rows = [Row(command.model, "inference", launch, batch) for launch in launches for batch in command.batch]
     if command.train:
-        trained = [launch for launch in launches if not launch.endswith("graph")]
-        rows += [Row(command.model, "train", launch, batch) for launch in trained for batch in command.batch]
+        rows += [Row(row.model, "train", row.launch, row.batch) for row in rows if row.launch != "compiled_graph"]
     return rows
 
 

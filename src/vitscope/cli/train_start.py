@@ -57,10 +57,10 @@ def from_source(source: str, parts: dict[str, Any], *, model: str | None) -> tup
 def _from_source(source: str, parts: dict[str, Any], *, model: str | None) -> tuple[dict[str, Any], str]:
     from vitscope.weights.source import open_source  # torch comes with it
 
-    opened = open_source(_found(source), alone=model is not None)
-    if opened.config is None and model is None:
-        _refuse_nameless(source, opened.weights)
-    section, seen = _model_of(opened) if model is None else _model_beside(opened, model)
+    with open_source(_found(source), alone=model is not None) as opened:
+        if opened.config is None and model is None:
+            _refuse_nameless(source, opened.weights)
+        section, seen = _model_of(opened) if model is None else _model_beside(opened, model)
     parts = {**parts, "model": section}
     if seen is not None:
         parts["data"] = updated(

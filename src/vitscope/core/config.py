@@ -124,10 +124,15 @@ def refuse_unknown_keys(cls: type, data: Mapping[Any, Any], *, where: str | None
             raise ConfigError(f"{cls.__name__} has no setting '{key}'", where=where, fix=fix)
 
 
+MOST_SHOWN = 200
+"""Letters of a value in an error message."""
+
+
 def require(condition: bool, subject: str, wanted: object, received: object, *, fix: str | None = None) -> None:
     """Refuse a setting: `require(depth > 0, "depth", "a positive integer", depth)`."""
     if not condition:
-        raise ConfigError(expected(subject, wanted, received), fix=fix)
+        shown = received if len(str(received)) <= MOST_SHOWN else shortened(received)
+        raise ConfigError(expected(subject, wanted, shown), fix=fix)
 
 
 def describe_type(hint: Any) -> str:

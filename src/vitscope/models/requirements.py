@@ -13,6 +13,13 @@ Size: TypeAlias = int | tuple[int, int]
 LARGEST = 1_000_000
 """No count or side of a model is larger: a slip of the finger must not fill the memory or never end."""
 
+MOST_BLOCKS = 1000
+"""Of a network in all: each takes its time to build, even without numbers."""
+MOST_PATCHES = 2**18
+"""512 x 512 of them; tables of positions grow with their number."""
+MOST_PAIRS = 2**28
+"""Pairs of tokens whose offset is written down: of all with all, or within windows."""
+
 
 def pair(size: Size) -> tuple[int, int]:
     """(height, width) of a size given as one number or two."""
@@ -24,9 +31,22 @@ def require_count(name: str, count: int, least: int = 1) -> None:
     require(count <= LARGEST, name, f"at most {LARGEST:,}", count)
 
 
-def require_counts(name: str, counts: tuple[int, ...]) -> None:
+def require_depth(name: str, depth: int) -> None:
+    require_count(name, depth)
+    require(depth <= MOST_BLOCKS, name, f"at most {MOST_BLOCKS:,}", depth)
+
+
+def require_counts(name: str, counts: tuple[int, ...], most: int = LARGEST) -> None:
     require(len(counts) > 0 and min(counts) > 0, name, "positive integers", counts)
-    require(sum(counts) <= LARGEST, name, f"at most {LARGEST:,} in all", counts)
+    require(sum(counts) <= most, name, f"at most {most:,} in all", counts)
+
+
+def require_stages(depths: tuple[int, ...], width: int, name: str) -> None:
+    """Blocks of stages, each twice as wide as the one before; `name` is that of the first one's width."""
+    require_counts("depths", depths, MOST_BLOCKS)
+    require_count(name, width)
+    wide = len(depths) < 40 and width * 2 ** (len(depths) - 1) <= LARGEST
+    require(wide, "depths", f"stages up to {LARGEST:,} wide, where each doubles the {name} of {width}", depths)
 
 
 def require_image(img_size: Size, in_chans: int, num_classes: int) -> None:
@@ -49,6 +69,8 @@ def require_patches(img_size: Size, patch_size: Size) -> None:
             side,
             fix=f"nearest that fit: {f'{lower} or ' if lower else ''}{upper}",
         )
+    count = math.prod(side // patch for side, patch in zip(pair(img_size), pair(patch_size), strict=True))
+    require(count <= MOST_PATCHES, "img_size", f"a size of at most {MOST_PATCHES:,} patches", f"one of {count:,}")
 
 
 def require_mlp_ratio(embed_dim: int, mlp_ratio: float) -> None:

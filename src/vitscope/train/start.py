@@ -68,9 +68,9 @@ def _take_weights(model: VisionModel, source: str, labels: Sequence[str] | None)
 
 def _adapted(source: str, wanted: ModelConfig) -> tuple[VisionModel, Certificate, list[str]]:
     """The model of `source`, moved to the pictures and classes of `wanted`; what became of its tensors; remarks."""
-    opened = open_source(source, alone=True)  # a file is a file: its model is the one of the settings
-    known = wanted if opened.config is None else asked_part(opened.config, wanted)
-    refuse_other_layers(known, wanted, where=opened.words, fix=ANEW)
+    with open_source(source, alone=True) as opened:  # a file is a file: its model is the one of the settings
+        known = wanted if opened.config is None else asked_part(opened.config, wanted)
+        refuse_other_layers(known, wanted, where=opened.words, fix=ANEW)
     given = load_model(opened.path, config=wanted, say=False)  # it is all said here, as remarks
     certificate: Certificate = given.certificate
     remarks = [*certificate.warnings, *certificate.remarks]

@@ -14,11 +14,18 @@ import torch
 from torch import Tensor
 
 from vitscope.core.errors import VitscopeError
+from vitscope.weights.opened import OpenFile
 
 Shape = tuple[int, ...]
 
 MOST_HEADER_BYTES = 25_000_000
 """Of a safetensors header or an index of shards: a model of 10,000 tensors needs about 1 MB."""
+MOST_SHARDS = 500
+"""All are open at the same time, and a process may have about a thousand files open."""
+MOST_TENSORS = 50_000
+"""The deepest model that can be built here has 20,000."""
+MOST_ENTRIES = 4 * MOST_TENSORS
+"""In an archive: beside the weights, a checkpoint may hold a running mean and two moments of each."""
 MOST_NAME = 500
 LARGEST_SIDE = 2**40
 """Of one axis of a tensor."""
@@ -26,6 +33,20 @@ MOST_INFLATION = 16
 """How many times its own size a compressed file may become; weights are nearly random and hardly compress."""
 ROOM = 64_000_000
 """What any file may take in bytes besides: an array of zeros compresses a thousandfold and is no bomb."""
+DTYPES = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "I16": torch.int16,
+    "I8": torch.int8,
+    "U8": torch.uint8,
+    "BOOL": torch.bool,
+}
+"""safetensors' names of the types a model here may have."""
+OTHER_TYPE = "save them as float32, float16 or bfloat16 where they come from; if the file is damaged, fetch it again"
 PAGE = re.compile(rb"\s*<(!doctype|html|\?xml|head|body)", re.IGNORECASE)
 OTHER_FILES = {
     b"\xff\xd8\xff": "a JPEG picture",
@@ -49,17 +70,25 @@ def first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [""])[0][:300] or type(error).__name__
 
 
-def beginning_of(path: Path) -> bytes:
-    """The first bytes, of what can be a file of weights at all."""
+def open_file(path: Path) -> OpenFile:
+    """A plain file, opened."""
     try:
         if path.is_dir():
             raise unreadable(path, "a folder, not a file", fix="give the file in it, or a folder with a config.json")
         if path.exists() and not path.is_file():
             raise unreadable(path, "not a plain file", fix="give a weights file")
-        with path.open("rb") as file:
-            beginning = file.read(256)
+        return OpenFile(path)
     except (OSError, ValueError) as error:
         raise unreadable(path, getattr(error, "strerror", None) or error) from None
+
+
+def beginning_of(opened: OpenFile) -> bytes:
+    """The first bytes, of what can be a file of weights at all."""
+    path = opened.path
+    try:
+        beginning = opened.read_at(0, 256)
+    except OSError as error:
+        raise unreadable(path, error.strerror or error) from None
     if not beginning:
         raise unreadable(path, "an empty file")
     if beginning.startswith(POINTER):
@@ -80,21 +109,6 @@ def beginning_of(path: Path) -> bytes:
     return beginning
 
 
-def cut_off(path: Path) -> str:
-    """In words, how much of a safetensors file is not there; empty where that cannot be told."""
-    try:
-        found = path.stat().st_size
-        with path.open("rb") as file:
-            header = int.from_bytes(file.read(8), "little")
-        told = 8 + header
-        if header <= MOST_HEADER_BYTES and found >= told:
-            entries, begin = safetensors_header(path)
-            told = begin + max(entry["data_offsets"][1] for entry in entries.values())
-    except (OSError, ValueError, TypeError, LookupError, AttributeError):
-        return ""
-    return f"cut off: the header says {told:,} bytes, the file has {found:,}" if found < told < 2**40 else ""
-
-
 def refuse_names(path: Path, names: Iterable[object]) -> None:
     """Names are shown to people, so they must be short and hold nothing that steers a terminal."""
     for name in names:
@@ -103,18 +117,24 @@ def refuse_names(path: Path, names: Iterable[object]) -> None:
             raise unreadable(path, f"nothing in it can be called {shown}", fix="this is not a file of weights")
 
 
+def refuse_many(path: Path, count: int, most: int = MOST_TENSORS) -> None:
+    """Before each of them is looked at."""
+    if count > most:
+        raise unreadable(
+            path, f"it holds {count:,} tensors, and {most:,} are the most that are read", fix="is it a file of weights?"
+        )
+
+
 def refuse_shape(path: Path, name: str, shape: Iterable[object]) -> None:
     for side in shape:
         if not isinstance(side, int) or not 0 <= side <= LARGEST_SIDE:
             raise unreadable(path, f"{name} cannot have a side of {side}")
 
 
-def read_small_json(path: Path, content: bytes | None = None) -> Any:
-    """JSON of a bounded size in which no key stands twice. Raises ValueError or OSError."""
-    if content is None:
-        if path.stat().st_size > MOST_HEADER_BYTES:
-            raise ValueError(f"larger than {MOST_HEADER_BYTES:,} bytes")
-        content = path.read_bytes()
+def small_json(content: bytes) -> Any:
+    """JSON of a bounded size in which no key stands twice. Raises ValueError."""
+    if len(content) > MOST_HEADER_BYTES:
+        raise ValueError(f"larger than {MOST_HEADER_BYTES:,} bytes")
     try:
         return json.loads(content, object_pairs_hook=_without_twins)
     except RecursionError:
@@ -128,40 +148,35 @@ def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def safetensors_header(path: Path) -> tuple[dict[str, Any], int]:
-    """Name -> dtype, shape and place of each tensor, and where the first begins. Raises ValueError or OSError."""
-    with path.open("rb") as file:
-        size = int.from_bytes(file.read(8), "little")
-        if size > MOST_HEADER_BYTES:
-            raise ValueError(f"a header of {size:,} bytes")
-        header = read_small_json(path, file.read(size))
-    if not isinstance(header, dict):
-        raise ValueError("its header is no list of tensors")
-    header.pop("__metadata__", None)
-    return header, 8 + size
-
-
-def refuse_inflation(path: Path, archive: zipfile.ZipFile) -> None:
+def refuse_inflation(opened: OpenFile, archive: zipfile.ZipFile) -> None:
     """Entries that become far larger than the file, or one piece of it used again and again."""
     names = archive.namelist()
+    refuse_many(opened.path, len(names), MOST_ENTRIES)
     if len(set(names)) < len(names):
-        raise unreadable(path, "an entry stands in it twice")
-    inflated, most = sum(entry.file_size for entry in archive.infolist()), most_bytes(path)
-    if inflated > most:
-        raise unreadable(path, f"it would become {inflated:,} bytes, from {path.stat().st_size:,}")
+        raise unreadable(opened.path, "an entry stands in it twice")
+    inflated = sum(entry.file_size for entry in archive.infolist())
+    if inflated > most_bytes(opened):
+        raise unreadable(opened.path, f"it would become {inflated:,} bytes, from {opened.size:,}")
 
 
-def most_bytes(path: Path) -> int:
-    return MOST_INFLATION * path.stat().st_size + ROOM
+def most_bytes(opened: OpenFile) -> int:
+    return MOST_INFLATION * opened.size + ROOM
 
 
-def refuse_odd_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Tensors without numbers of their own, or with more of them than the file can hold."""
+def refuse_odd_tensors(opened: OpenFile, tensors: Mapping[str, Tensor], *, hollow: bool) -> None:
+    """Tensors without numbers of their own, or with more of them than the file can hold. Where they are `hollow`,
+    their numbers are still in the file."""
+    path = opened.path
+    refuse_many(path, len(tensors))
     refuse_names(path, tensors)
     total = 0
     for name, tensor in tensors.items():
-        if tensor.is_meta or tensor.is_nested or tensor.is_quantized or tensor.layout != torch.strided:
+        odd = tensor.is_nested or tensor.is_quantized or tensor.layout != torch.strided
+        if odd or (tensor.is_meta and not hollow):
             raise unreadable(path, f"{name} is not a plain tensor", fix="save it dense and not quantised")
+        if tensor.dtype not in DTYPES.values():  # numbers of 8 bits mean little without the scales kept beside them
+            kind = str(tensor.dtype).removeprefix("torch.")
+            raise unreadable(path, f"{name} is of type {kind}, which no model here has", fix=OTHER_TYPE)
         total += math.prod(tensor.shape) * tensor.dtype.itemsize
-    if total > most_bytes(path):
-        raise unreadable(path, f"its tensors would be {total:,} bytes, from {path.stat().st_size:,}")
+    if total > most_bytes(opened):
+        raise unreadable(path, f"its tensors would be {total:,} bytes, from {opened.size:,}")

@@ -22,7 +22,7 @@ from vitscope.weights.create import with_settings
 from vitscope.weights.formats import huggingface_folder, timm_folder
 from vitscope.weights.formats.huggingface_config import class_for
 from vitscope.weights.formats.timm_spelling import spelled
-from vitscope.weights.load import load_model
+from vitscope.weights.load import load_opened
 from vitscope.weights.place import flush, make_hidden_beside
 from vitscope.weights.proof import answer, fixed_batch
 from vitscope.weights.shards import cast_model, is_weights, refuse_dtype, type_name
@@ -74,22 +74,19 @@ def convert(
     bare = _is_bare(out, to)
     refuse_dtype(dtype, where="convert(..., dtype=...)")
     _refuse_to_bury(out, to, bare, overwrite)
-    opened = open_source(source, alone=config is not None)
     sizes = {"img_size": img_size, "patch_size": patch_size, "in_chans": in_chans, "num_classes": num_classes}
-    _refuse_what_cannot_be_held(opened.config, to, sizes)
-    say(f"reading {opened.words}{', and asking the library it comes from' if prove else ''}")
-    model = load_model(
-        source,
-        config=config,
-        img_size=img_size,
-        patch_size=patch_size,
-        in_chans=in_chans,
-        num_classes=num_classes,
-        resampling=resampling,
-        allow_partial=allow_partial,
-        strict=strict,
-        prove=prove,
-    )
+    with open_source(source, alone=config is not None) as opened:
+        _refuse_what_cannot_be_held(opened.config, to, sizes)
+        say(f"reading {opened.words}{', and asking the library it comes from' if prove else ''}")
+        model = load_opened(
+            opened,
+            config=config,
+            wishes=sizes,
+            resampling=resampling,
+            allow_partial=allow_partial,
+            strict=strict,
+            prove=prove,
+        )
     refuse_disproof(model.certificate.proof, where=str(source))
     if dtype is not None:
         _cast(model, dtype)

@@ -37,7 +37,7 @@ def _config_of(stored: Stored, like: ModelConfig, by: Format) -> ModelConfig | N
     inner: Any = getattr(like, "encoder", like)
     try:
         first = by.reading(stored, like)(f"encoder.{PATCH_FILTER}" if inner is not like else PATCH_FILTER)
-        if hasattr(inner, "embed_dim") and (first is None or not _is_as_wide(stored, first.theirs, inner.embed_dim)):
+        if hasattr(inner, "patch_size") and (first is None or not _is_as_wide(stored, first.theirs, inner.embed_dim)):
             return None  # most are told by this, and need not be built
         found, tensors, heads = found_in(stored, like, by, _hollow)
         config = stored_config(like, shapes_of(tensors), heads=heads, where="")

@@ -66,9 +66,34 @@ def load_model(
     unless `say` is False, for those who tell it themselves.
     """
     refuse_dtype(dtype, where="load_model(..., dtype=...)")
+    with open_source(source, alone=config is not None) as opened:
+        return load_opened(
+            opened,
+            config=config,
+            wishes=dict(zip(PICTURE, (img_size, patch_size, in_chans, num_classes), strict=True)),
+            dtype=dtype,
+            resampling=resampling,
+            allow_partial=allow_partial,
+            strict=strict,
+            prove=prove,
+            say=say,
+        )
+
+
+def load_opened(
+    opened: Source,
+    *,
+    config: ModelConfig | str | Path | None,
+    wishes: dict[str, Any],
+    dtype: torch.dtype | None = None,
+    resampling: Resampling | None,
+    allow_partial: bool,
+    strict: bool,
+    prove: bool,
+    say: bool = True,
+) -> VisionModel:
+    """The same of what is already open; `wishes` are its sizes, None where nothing is wished."""
     resampling = _refuse_other_resampling(resampling)
-    opened = open_source(source, alone=config is not None)
-    wishes: dict[str, Any] = dict(zip(PICTURE, (img_size, patch_size, in_chans, num_classes), strict=True))
     given = None if config is None else given_config(config, opened.weights)
     if given is not None and given.is_name and opened.config is not None:
         told, remarks = as_its_weights(given.config, asked_part(opened.config, given.config))
@@ -85,7 +110,7 @@ def load_model(
         names, classes = len(opened.labels), model.num_classes
         warnings.append(f"{names} classes are named, and the head has {classes}: the names are left out")
     wanted = model.config if given is None else given.config
-    if given is not None and not given.says_classes and num_classes is None:
+    if given is not None and not given.says_classes and wishes["num_classes"] is None:
         # A name stands for an architecture; how many classes there are the weights know.
         wanted = with_classes(wanted, model.num_classes)
         if given.config.num_classes and not model.num_classes:
@@ -166,7 +191,10 @@ def _proof(
         return "not compared: tensors are missing"
     from vitscope.weights.proof import prove  # pictures are needed for it, and nothing else here needs them
 
-    return prove(model, opened, library=library)
+    proof = prove(model, opened, library=library)
+    if not opened.weights.is_in_place():  # the library opens them by their names
+        return "not compared: the files were replaced while they were read"
+    return proof
 
 
 # --- afterwards -------------------------------------------------------------------------------------------------

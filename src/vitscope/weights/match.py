@@ -88,6 +88,10 @@ class Format(ABC):
     def reading(self, stored: Stored, config: ModelConfig) -> Callable[[str], Match | None]:
         """Our name -> its match, for weights that lie as these do. None: this format has no such tensor."""
 
+    def most_blocks(self, stored: Stored) -> int:
+        """How many blocks these tensors could fill at most: a config may name any number, and each takes its time."""
+        return len(stored)
+
     def left_out(self, stored: Stored, config: ModelConfig) -> tuple[Unheld, ...]:
         """What of these weights has no place in a model of `config`, and may go."""
         return self.unheld

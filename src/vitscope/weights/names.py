@@ -10,14 +10,39 @@ ANCHORS = (
     "embeddings.cls_token",
     "cls_token",
     "conv1.weight",
+    "lstm.weight_ih_l0",
 )
 """Names one of which every model's first layer has, whatever stands before it."""
 WRAPPERS = ("module.", "_orig_mod.", "model.", "backbone.", "net.", "trunk.", "student.", "teacher.")
 """What wrapping a model puts before all names inside it."""
+ANYWHERE = ("_orig_mod", "module")
+"""What compiling, or spreading over devices, a single layer puts into the middle of names."""
 
 
 def cleaned(stored: Stored) -> Stored:
-    """The same tensors, without what wraps the whole model or its backbone."""
+    """The same tensors, without what wraps the whole model, its backbone or single layers."""
+    return _without_prefix(_without_inner(stored))
+
+
+def _without_inner(stored: Stored) -> Stored:
+    new_names: dict[str, str] = {}
+    words: set[str] = set()
+    for name in stored:
+        *parts, tensor = name.split(".")
+        first = next((place for place, part in enumerate(parts) if f"{part}." not in WRAPPERS), len(parts))
+        inner = [part for part in parts[first:] if part not in ANYWHERE]
+        if len(inner) < len(parts) - first:
+            words.update(part for part in parts[first:] if part in ANYWHERE)
+            new_names[name] = ".".join([*parts[:first], *inner, tensor])
+    if not new_names or len({new_names.get(name, name) for name in stored}) < len(stored):
+        return stored
+    renamed = stored.renamed(new_names)
+    shown = " and ".join(f"'{word}.'" for word in sorted(words))
+    renamed.remarks = (*stored.remarks, f"names without the {shown} within them")
+    return renamed
+
+
+def _without_prefix(stored: Stored) -> Stored:
     prefix = _prefix(stored)
     if not prefix:
         return stored

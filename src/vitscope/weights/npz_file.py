@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-import struct
 import zipfile
 import zlib
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,12 +13,20 @@ import torch
 from torch import Tensor
 
 from vitscope.core.errors import VitscopeError
-from vitscope.weights.bounds import Shape, first_line, refuse_inflation, refuse_names, refuse_shape, unreadable
+from vitscope.weights.bounds import (
+    Shape,
+    first_line,
+    refuse_inflation,
+    refuse_many,
+    refuse_names,
+    refuse_shape,
+    unreadable,
+)
+from vitscope.weights.opened import OpenFile
+from vitscope.weights.zip_entries import begins
 
 NUMBERS = "fiub"
 """NumPy's letters for the kinds of numbers a tensor may hold."""
-LENGTHS = 26
-"""Where an entry's own header in a zip archive, of 30 bytes, tells how long its name and its extra field are."""
 
 
 @dataclass(frozen=True)
@@ -39,18 +45,19 @@ class Place:
     """Of header and numbers."""
 
 
-def npz_places(path: Path) -> dict[str, Place]:
+def npz_places(opened: OpenFile) -> dict[str, Place]:
     """The arrays of a file by name, from their headers alone; arrays of objects, which are pickles, are refused."""
-    places: dict[str, Place] = {}
+    path, places = opened.path, dict[str, Place]()
     try:
-        with zipfile.ZipFile(path) as archive:
-            refuse_inflation(path, archive)
+        with zipfile.ZipFile(opened.file) as archive:
+            refuse_many(path, len(archive.namelist()))
+            refuse_inflation(opened, archive)
             for entry in archive.infolist():
                 name = entry.filename.removesuffix(".npy")
                 refuse_names(path, [name])
                 if name in places:
                     raise unreadable(path, f"{name} stands in it twice")
-                places[name] = _place(path, archive, entry)
+                places[name] = _place(opened, archive, entry)
     except VitscopeError:
         raise
     except Exception as error:  # a damaged archive or header raises whatever its damage leads to
@@ -58,8 +65,8 @@ def npz_places(path: Path) -> dict[str, Place]:
     return places
 
 
-def _place(path: Path, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Place:
-    name = entry.filename
+def _place(opened: OpenFile, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Place:
+    path, name = opened.path, entry.filename
     with archive.open(entry) as file:
         shape, by_columns, dtype = _header(file)
         length = file.tell()
@@ -73,9 +80,7 @@ def _place(path: Path, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Plac
         raise unreadable(path, f"{name} says it has {told:,} bytes and has {entry.file_size:,}")
     begin = None
     if entry.compress_type == zipfile.ZIP_STORED and not entry.flag_bits & 1:  # neither compressed nor encrypted
-        with path.open("rb") as file:
-            file.seek(entry.header_offset + LENGTHS)
-            begin = entry.header_offset + 30 + sum(struct.unpack("<HH", file.read(4))) + length
+        begin = begins(opened, entry) + length
     return Place(name, shape, dtype, by_columns, begin, header, entry.CRC)
 
 
@@ -88,15 +93,16 @@ def _header(file: Any) -> tuple[Shape, bool, np.dtype]:
     raise ValueError(f"an array of version {version[0]}.{version[1]}, which is unknown")
 
 
-def read_array(path: Path, name: str, place: Place) -> Tensor:
+def read_array(opened: OpenFile, name: str, place: Place) -> Tensor:
     """One array as a tensor."""
-    kind = place.dtype
+    path, kind = opened.path, place.dtype
     is_bf16 = kind.kind == "V" and kind.itemsize == 2 and kind.names is None and kind.subdtype is None
     if not is_bf16 and (kind.kind not in NUMBERS or kind.itemsize > 8):
         raise unreadable(path, f"{name} is of type {kind}, which no model here has")
     try:
-        array = _numbers(path, place)
+        array = _numbers(opened, place)
     except Exception as error:  # damaged zlib streams and checksums raise each in their own way
+        opened.refuse_change()
         raise unreadable(path, f"{name}: {first_line(error)}") from None
     if is_bf16:  # which NumPy has no word for
         wide = array.view(np.uint16).astype(np.int32) << 16
@@ -104,17 +110,15 @@ def read_array(path: Path, name: str, place: Place) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(array, dtype=kind.newbyteorder("="))).reshape(place.shape)
 
 
-def _numbers(path: Path, place: Place) -> np.ndarray:
+def _numbers(opened: OpenFile, place: Place) -> np.ndarray:
     """Straight to their place where they are not compressed: NumPy would open the archive anew and copy them twice."""
     if place.begin is None:
-        with zipfile.ZipFile(path) as archive, archive.open(place.entry) as file:
+        with zipfile.ZipFile(opened.file) as archive, archive.open(place.entry) as file:
             return np.lib.format.read_array(file, allow_pickle=False)
     array = np.empty(place.shape[::-1] if place.by_columns else place.shape, place.dtype)
     room = array.reshape(-1).view(np.uint8)
-    with path.open("rb") as file:
-        file.seek(place.begin)
-        if room.size and file.readinto(room.data) != room.size:
-            raise ValueError("the file ends within it")
+    if room.size and not opened.read_into(place.begin, room.data):
+        raise ValueError("the file ends within it")
     if zlib.crc32(room.data, zlib.crc32(place.header)) != place.crc:
         raise ValueError("its checksum is wrong")
     return array.T if place.by_columns else array

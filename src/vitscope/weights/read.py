@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from fnmatch import fnmatchcase
+from fnmatch import fnmatchcase, translate
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,7 +20,7 @@ from vitscope.weights.files import Shape, Stored
 from vitscope.weights.formats import OWN, recognised
 from vitscope.weights.match import Format, Match, Unheld
 from vitscope.weights.names import cleaned
-from vitscope.weights.shards import type_name
+from vitscope.weights.shards import cast, type_name
 from vitscope.weights.source import Source
 from vitscope.weights.stored_config import stored_config
 
@@ -38,6 +40,8 @@ def read_as_stored(opened: Source, like: ModelConfig, *, allow_partial: bool) ->
     """The model just as its weights are, and what was said of each tensor on the way."""
     stored = opened.weights if opened.layout == "vitscope" else cleaned(opened.weights)
     by = OWN if opened.layout == "vitscope" else recognised(stored, where=opened.words)
+    if not allow_partial:
+        _refuse_more_blocks(like, by.most_blocks(stored), where=str(stored.files[0]))
     found, tensors, heads = found_in(stored, like, by, Stored.__getitem__)
     kinds = _types(tensors)
     config = like  # a folder of ours says all of it, and must hold what it says
@@ -72,6 +76,19 @@ def read_as_stored(opened: Source, like: ModelConfig, *, allow_partial: bool) ->
     return model, ledger, by
 
 
+def _refuse_more_blocks(config: ModelConfig, most: int, *, where: str) -> None:
+    """A network far larger than its weights is not even built."""
+    inner: Any = getattr(config, "encoder", config)
+    depth = getattr(inner, "depth", None) or sum(getattr(inner, "depths", ()))
+    count = depth + getattr(config, "decoder_depth", 0)
+    if count > most:
+        raise VitscopeError(
+            f"the weights do not fit the config: it has {count} blocks, and there are {most} tensors in all",
+            where=where,
+            fix="give the config the weights are for",
+        )
+
+
 def found_in(
     stored: Stored, like: ModelConfig, by: Format, read: Callable[[Stored, str], Tensor]
 ) -> tuple[dict[str, Match], dict[str, Tensor], list[str]]:
@@ -81,9 +98,14 @@ def found_in(
     find = by.reading(stored, like)
     matches = {name: match for name in empty.state_dict() if (match := find(name)) is not None}
     found = {name: match for name, match in matches.items() if all(part in stored for part in match.theirs)}
-    tensors = {
-        name: _owned(match.read(*(read(stored, part) for part in match.theirs))) for name, match in found.items()
-    }
+    tensors = {}
+    for name, match in found.items():
+        theirs = [read(stored, part) for part in match.theirs]
+        try:
+            tensors[name] = _owned(match.read(*theirs))
+        except (RuntimeError, IndexError) as error:  # of shapes that cannot be turned, `entered` will tell
+            if "memory" in str(error):
+                raise
     return found, tensors, empty.classifiers()
 
 
@@ -109,13 +131,21 @@ def _types(tensors: dict[str, Tensor]) -> set[torch.dtype]:
 
 
 def _of_one_type(tensors: dict[str, Tensor], kinds: set[torch.dtype]) -> dict[str, Tensor]:
-    """Where floating-point types are mixed, the widest for all."""
+    """Where floating-point types are mixed, the widest for all: nothing is lost. float64, of which a stray tensor would
+    double the model, only where most of the numbers have it; else it becomes float32."""
     if len(kinds) < 2:
         return tensors
-    widest = max(kinds, key=lambda kind: torch.finfo(kind).bits)
-    if kinds == {torch.float16, torch.bfloat16}:
-        widest = torch.float32  # neither holds the other
-    return {name: tensor.to(widest) if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
+    sizes = dict.fromkeys(kinds, 0)
+    for tensor in tensors.values():
+        if tensor.is_floating_point():
+            sizes[tensor.dtype] += tensor.numel()
+    # float16 and bfloat16 do not hold each other.
+    doubled = 2 * sizes.get(torch.float64, 0) > sum(sizes.values())
+    widest = torch.float64 if doubled else torch.float32
+    return {
+        name: cast(name, tensor, widest) if tensor.is_floating_point() and tensor.dtype != widest else tensor
+        for name, tensor in tensors.items()
+    }
 
 
 def entered(
@@ -130,10 +160,14 @@ def entered(
     for name, wanted in model.state_dict().items():
         in_head, shape = name.startswith(heads), tuple(wanted.shape)
         match, tensor = found.get(name), tensors.get(name)
-        if match is None or tensor is None:
+        if match is None:
             ledger.add(Entry("missing", name, shape, in_head=in_head))
             continue
         theirs = tuple(stored.shapes[part] for part in match.theirs)
+        if tensor is None:
+            how = f"{shape} cannot be made of {', '.join(map(str, theirs))}"
+            ledger.add(Entry("missing", name, shape, match.theirs, theirs, how, in_head))
+            continue
         if tensor.shape != wanted.shape or tensor.is_floating_point() != wanted.is_floating_point():
             how = f"{_kind(tensor)} instead of {_kind(wanted)}"
             ledger.add(Entry("missing", name, shape, match.theirs, theirs, how, in_head))
@@ -141,10 +175,11 @@ def entered(
         plain = "matched" if match.theirs == (name,) else "renamed"
         ledger.add(Entry("transformed" if match.how else plain, name, shape, match.theirs, theirs, match.how, in_head))
     used = {part for match in found.values() for part in match.theirs}
+    is_known = re.compile("|".join(translate(one.pattern) for one in unheld) or r"(?!)").match  # one look at each name
     for name in stored:
         if name in used:
             continue
-        known = next((one for one in unheld if fnmatchcase(name, one.pattern)), None)
+        known = next(one for one in unheld if fnmatchcase(name, one.pattern)) if is_known(name) else None
         fate, why, in_head = ("unexpected", "", False) if known is None else ("left out", known.why, known.in_head)
         ledger.add(Entry(fate, None, None, (name,), (stored.shapes[name],), why, in_head))
     return ledger

@@ -30,6 +30,8 @@ WEIGHTS = (
 )
 """What the weights of a folder may be called, the ones to prefer first."""
 
+MOST_TRIES = 5
+
 
 @dataclass(frozen=True)
 class Source:
@@ -53,7 +55,13 @@ class Source:
     warnings: tuple[str, ...] = ()
 
     def sha256(self) -> dict[str, str]:
-        return {file.name: digest(file) for file in self.weights.files}
+        return self.weights.sha256()
+
+    def __enter__(self) -> Source:
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        self.weights.close()
 
 
 def open_source(source: str | Path, *, alone: bool = False) -> Source:
@@ -118,8 +126,8 @@ def described_in(folder: Path, weights: Stored | None = None) -> Description:
         return Description(config, True, preprocessing, labels)
     if "model_type" in described and weights is not None and _own_weights(folder) is None:
         return Description(*_without_classes(huggingface_folder.described_by(described, folder, weights)))
-    opened = _open_folder(folder, str(folder))
-    return Description(*_without_classes((opened.config, opened.preprocessing, opened.labels)))
+    with _open_folder(folder, str(folder)) as opened:
+        return Description(*_without_classes((opened.config, opened.preprocessing, opened.labels)))
 
 
 def _without_classes(said: tuple[Any, PreprocessConfig | None, list[str] | None]) -> tuple[Any, bool, Any, Any]:
@@ -131,7 +139,36 @@ def _is_own(described: dict[str, Any]) -> bool:
 
 
 def _open_folder(folder: Path, words: str) -> Source:
+    """Settings and weights of one and the same folder: another may take its place while it is opened, as a run's new
+    best does. Once the files are open that no longer matters."""
     folder = own.model_folder(folder)
+    for _ in range(MOST_TRIES):
+        before = _identity(folder)
+        try:
+            opened = _open_once(folder, words)
+        except VitscopeError:
+            if _identity(folder) == before:
+                raise
+            continue
+        if _identity(folder) == before:
+            return opened
+        opened.weights.close()
+    raise VitscopeError(
+        f"the folder was replaced {MOST_TRIES} times while it was opened",
+        where=words,
+        fix="wait until whoever writes it is done, then load again",
+    )
+
+
+def _identity(folder: Path) -> tuple[int, int] | None:
+    try:
+        found = folder.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _open_once(folder: Path, words: str) -> Source:
     described = _described(folder)
     weights = _own_weights(folder)
     if weights is not None and not (folder / own.CONFIG).exists():  # as good as the bare file

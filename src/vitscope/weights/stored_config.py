@@ -24,9 +24,9 @@ def stored_config(like: ModelConfig, shapes: Mapping[str, Shape], *, heads: Sequ
         return updated(like, encoder=stored_config(like.encoder, inner, heads=(), where=where))
     changes: dict[str, Any] = {"num_classes": _classes(heads, shapes)}
     for name in PIXEL_FILTERS:
-        if len(shapes.get(name, ())) == 4:
+        if _is_whole(shapes, name, 4):
             changes["in_chans"] = shapes[name][1]
-    if PATCH_FILTER in shapes and hasattr(like, "patch_size"):
+    if _is_whole(shapes, PATCH_FILTER, 4) and hasattr(like, "patch_size"):
         patch = shapes[PATCH_FILTER][2:]
         if tuple(patch) != pair(like.patch_size):  # pyright: ignore[reportAttributeAccessIssue]
             changes["patch_size"] = patch[0] if patch[0] == patch[1] else tuple(patch)
@@ -40,15 +40,19 @@ def stored_config(like: ModelConfig, shapes: Mapping[str, Shape], *, heads: Sequ
 
 
 def _classes(heads: Sequence[str], shapes: Mapping[str, Shape]) -> int:
-    return next((shapes[f"{head}.weight"][0] for head in heads if f"{head}.weight" in shapes), 0)
+    return next((shapes[f"{head}.weight"][0] for head in heads if shapes.get(f"{head}.weight")), 0)
+
+
+def _is_whole(shapes: Mapping[str, Shape], name: str, axes: int) -> bool:
+    """Whether it has as many axes, none of them empty: of others nothing is learned, and they fit nowhere."""
+    return len(shapes.get(name, ())) == axes and all(shapes[name])
 
 
 def _grid(like: ViTConfig, shapes: Mapping[str, Shape], where: str) -> tuple[int, int]:
     """Patches (down, across) of the position table; that of `like` where no table tells."""
-    table = shapes.get("pos_embed")
-    if table is None:
+    if not _is_whole(shapes, "pos_embed", 3):
         return like.grid_size
-    count = table[1] - (like.num_prefix_tokens if like.prefix_position else 0)
+    count = shapes["pos_embed"][1] - (like.num_prefix_tokens if like.prefix_position else 0)
     if count == like.num_patches:
         return like.grid_size
     side = math.isqrt(max(count, 0))

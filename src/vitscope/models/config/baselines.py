@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from vitscope.core.config import config, require
-from vitscope.models.requirements import Size, pair, require_count, require_counts, require_image, require_rate
+from vitscope.models.requirements import (
+    MOST_BLOCKS,
+    Size,
+    pair,
+    require_count,
+    require_counts,
+    require_depth,
+    require_image,
+    require_rate,
+    require_stages,
+)
 from vitscope.models.synonyms import VIT_SYNONYMS
 
 
@@ -39,8 +49,7 @@ class ResNetConfig:
 
     def __post_init__(self) -> None:
         require_image(self.img_size, self.in_chans, self.num_classes)
-        require_counts("depths", self.depths)
-        require_count("stem_width", self.stem_width)
+        require_stages(self.depths, self.stem_width, "stem_width")
         require_rate("head_drop_rate", self.head_drop_rate)
 
 
@@ -69,6 +78,7 @@ class CNNConfig:
     def __post_init__(self) -> None:
         require_image(self.img_size, self.in_chans, self.num_classes)
         require_counts("widths", self.widths)
+        require(len(self.widths) <= MOST_BLOCKS, "widths", f"at most {MOST_BLOCKS:,} stages", len(self.widths))
         least = 2 ** len(self.widths)
         require(min(pair(self.img_size)) >= least, "img_size", f"at least {least}, halved at each stage", self.img_size)
         for name in ("drop_rate", "head_drop_rate"):
@@ -102,6 +112,6 @@ class LSTMConfig:
     def __post_init__(self) -> None:
         require_image(self.img_size, self.in_chans, self.num_classes)
         require_count("embed_dim", self.embed_dim)
-        require_count("depth", self.depth)
+        require_depth("depth", self.depth)
         for name in ("drop_rate", "head_drop_rate"):
             require_rate(name, getattr(self, name))

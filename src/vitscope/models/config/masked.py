@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from vitscope.core.config import config, require
 from vitscope.models.config.vit import ViTConfig
-from vitscope.models.requirements import Size, pair, require_count
+from vitscope.models.requirements import Size, pair, require_count, require_depth
 
 
 def require_encoder(encoder: ViTConfig) -> None:
@@ -68,7 +68,7 @@ class MAEConfig(SeenByEncoder):
             "'sincos' or 'learned', which survive dropping patches",
             repr(self.encoder.position),
         )
-        require_count("decoder_depth", self.decoder_depth)
+        require_depth("decoder_depth", self.decoder_depth)
         require_count("decoder_embed_dim", self.decoder_embed_dim)
         require(
             self.decoder_num_heads > 0 and self.decoder_embed_dim % self.decoder_num_heads == 0,

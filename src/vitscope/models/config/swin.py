@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar, Literal
 
 from vitscope.core.config import config, require
 from vitscope.models.requirements import (
+    MOST_PAIRS,
     Size,
     pair,
     require_count,
-    require_counts,
     require_eps,
     require_image,
     require_mlp_ratio,
     require_patches,
     require_rate,
+    require_stages,
 )
 from vitscope.models.synonyms import VIT_SYNONYMS
 
@@ -62,8 +64,7 @@ class SwinConfig:
     def __post_init__(self) -> None:
         require_image(self.img_size, self.in_chans, self.num_classes)
         require_patches(self.img_size, self.patch_size)
-        require_count("embed_dim", self.embed_dim)
-        require_counts("depths", self.depths)
+        require_stages(self.depths, self.embed_dim, "embed_dim")
         require_count("window_size", self.window_size)
         require_eps(self.norm_eps)
         require_mlp_ratio(self.embed_dim, self.mlp_ratio)
@@ -90,6 +91,13 @@ class SwinConfig:
                     f"a stage of {grid[0]} x {grid[1]} tokens",
                     fix=f"use an image of {step[0] * self.window_size} pixels, or another window_size",
                 )
+            pairs = math.prod(side * min(side, self.window_size) for side in grid)
+            require(
+                pairs <= MOST_PAIRS,
+                "window_size",
+                f"windows with at most {MOST_PAIRS:,} pairs of tokens in all",
+                f"{self.window_size}, which makes {pairs:,}",
+            )
 
     @property
     def stage_grids(self) -> list[tuple[int, int]]:

@@ -8,10 +8,12 @@ from typing import ClassVar, Literal
 from vitscope.core.config import config, require
 from vitscope.models.requirements import (
     LARGEST,
+    MOST_PAIRS,
     Size,
     nearest_divisor,
     pair,
     require_count,
+    require_depth,
     require_eps,
     require_image,
     require_mlp_ratio,
@@ -90,7 +92,7 @@ class ViTConfig:
         require_image(self.img_size, self.in_chans, self.num_classes)
         require_patches(self.img_size, self.patch_size)
         require_count("embed_dim", self.embed_dim)
-        require_count("depth", self.depth)
+        require_depth("depth", self.depth)
         require_eps(self.norm_eps)
         if self.layer_scale is not None:
             require(math.isfinite(self.layer_scale), "layer_scale", "a finite number", self.layer_scale)
@@ -142,6 +144,13 @@ class ViTConfig:
         require(all(0 < m <= LARGEST for m in self.block_mlp_dims), "mlp_dim", "positive integers", self.mlp_dim)
 
     def _require_tokens(self) -> None:
+        if self.position == "relative":
+            require(
+                self.num_tokens**2 <= MOST_PAIRS,
+                "img_size",
+                f"at most {math.isqrt(MOST_PAIRS):,} tokens, as each pair of them has its relative position",
+                f"a size of {self.num_tokens:,}",
+            )
         if self.pool == "cls" or self.distilled:
             require(
                 self.class_token,

@@ -51,7 +51,7 @@ def sincos_table(grid: tuple[int, int], width: int, *, prefix: int = 1) -> Tenso
 def is_sincos(table: Tensor, grid: tuple[int, int] | None) -> bool:
     """Whether (1, P + N, D) is zeros for P prefix tokens and the fixed table for the N patches of the grid, as exact
     as its type can have it."""
-    if grid is None or table.ndim != 3 or table.shape[2] % 4:
+    if grid is None or table.ndim != 3 or table.shape[2] % 4 or not table.numel():
         return False
     prefix = table.shape[1] - grid[0] * grid[1]
     if prefix < 0:

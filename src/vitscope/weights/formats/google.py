@@ -61,7 +61,7 @@ class Google(Format):
         layout = _layout(stored, root)
         _refuse_other_heads(stored, config)
         headless = _drops_head(stored, root, config)
-        stacked = f"{root}Transformer/encoderblock/LayerNorm_0/scale" in stored
+        stacked = _stacked(root) in stored
 
         def find(ours: str) -> Match | None:
             block = BLOCK.match(ours)
@@ -73,6 +73,10 @@ class Google(Format):
             return None if match is None else _one_of_all(match, int(block[1]))
 
         return find
+
+    def most_blocks(self, stored: Stored) -> int:
+        """The first axis counts them where all lie in one array."""
+        return max([len(stored), *stored.shapes.get(_stacked(_root(stored) or ""), ())[:1]])
 
     def left_out(self, stored: Stored, config: ModelConfig) -> tuple[Unheld, ...]:
         root = _root(stored) or ""
@@ -105,6 +109,11 @@ def _root(stored: Stored) -> str | None:
     return next((root for root in ROOTS if f"{root}embedding/kernel" in stored), None)
 
 
+def _stacked(root: str) -> str:
+    """A name that is there where all blocks lie in one array."""
+    return f"{root}Transformer/encoderblock/LayerNorm_0/scale"
+
+
 def _layout(stored: Stored, root: str) -> Layout:
     return BIG_VISION if any(name.startswith(f"{root}{BIG_VISION.positions}") for name in stored) else FIRST
 
@@ -116,8 +125,10 @@ def _drops_head(stored: Stored, root: str, config: ModelConfig) -> bool:
 
 def _refuse_other_heads(stored: Stored, config: ViTConfig) -> None:
     """Any number of heads fits the fused matrix, and only one is right."""
-    for name, shape in stored.shapes.items():
-        if name.endswith("/query/kernel") and "encoderblock" in name and shape[-2] not in config.block_heads:
+    for name, stored_shape in stored.shapes.items():
+        shape = list(stored_shape)
+        is_query = name.endswith("/query/kernel") and "encoderblock" in name and len(shape) >= 3
+        if is_query and shape[-2] not in config.block_heads:
             raise ConfigError(
                 expected("num_heads", f"{shape[-2]}, as the weights have it", config.num_heads),
                 where=f"{stored.files[0]} > {name}",
@@ -200,7 +211,7 @@ def _heads(ours: str, attention: str, parts: tuple[str, ...], leaf: str, dim: in
     return Match(
         ours,
         theirs,
-        lambda *kernels: torch.cat([kernel.flatten(1).T for kernel in kernels]),
+        lambda *kernels: torch.cat([kernel.flatten(1).t() for kernel in kernels]),
         lambda whole: tuple(part.T.reshape(part.shape[1], -1, dim) for part in whole.chunk(len(parts))),
         how=fused,
     )
@@ -212,7 +223,7 @@ def _out(ours: str, attention: str, leaf: str, dim: int) -> Match:
     return turned(
         ours,
         f"{attention}out/kernel",
-        lambda kernel: kernel.flatten(0, 1).T,
+        lambda kernel: kernel.flatten(0, 1).t(),
         lambda weight: weight.T.reshape(-1, dim, weight.shape[0]),
         "all heads in one matrix",
     )

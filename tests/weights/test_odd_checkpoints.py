@@ -1,0 +1,170 @@
+"""Checkpoints as people have them: empty places, compiled layers, mixed types, far too many names."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from vitscope.core.errors import VitscopeError
+from vitscope.models.build import build_model
+from vitscope.models.config import ViTConfig
+from vitscope.models.variants import VARIANTS
+from vitscope.weights.bounds import MOST_TENSORS
+from vitscope.weights.files import read_file
+from vitscope.weights.load import load_model
+
+TINY = ViTConfig(img_size=16, patch_size=8, embed_dim=16, depth=1, num_heads=2, num_classes=3)
+
+
+def weights() -> dict[str, Tensor]:
+    return {name: tensor.clone() for name, tensor in build_model(TINY).state_dict().items()}
+
+
+def loaded(content: Any, folder: Path, **settings: Any) -> Any:
+    torch.save(content, folder / "a.pth")
+    return load_model(folder / "a.pth", config=TINY, say=False, **settings)
+
+
+def has(model: Any, wanted: dict[str, Tensor]) -> bool:
+    return all(torch.equal(tensor, wanted[name]) for name, tensor in model.state_dict().items())
+
+
+# --- wrappers that hold nothing ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("empty", [{}, {"decay": 0.99}, {"model": {}}, {"state_dict": {"model": {}}}], ids=str)
+@pytest.mark.parametrize("key", ["state_dict", "model"])
+def test_an_empty_place_hides_nothing(empty: dict[str, Any], key: str, tmp_path: Path) -> None:
+    wanted = weights()
+    model = loaded({"state_dict_ema": empty, "teacher": {}, key: wanted, "epoch": 3}, tmp_path)
+    assert has(model, wanted)
+    assert f"of the checkpoint, its '{key}'" in model.certificate.remarks
+
+
+def test_an_empty_place_among_the_weights_themselves(tmp_path: Path) -> None:
+    wanted = weights()
+    assert has(loaded({**wanted, "model": {}}, tmp_path), wanted)
+
+
+def test_a_running_mean_is_still_preferred(tmp_path: Path) -> None:
+    wanted = weights()
+    model = loaded({"state_dict": weights(), "state_dict_ema": wanted}, tmp_path)
+    assert has(model, wanted)
+    assert "of the checkpoint, its 'state_dict_ema', not its 'state_dict'" in model.certificate.remarks
+
+
+# --- layers compiled or wrapped by themselves -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("blocks.0.", "blocks.0._orig_mod.", "'_orig_mod.'"),
+        ("blocks.0.attn.", "blocks.0.attn.module.", "'module.'"),
+        ("blocks.0.attn.qkv.", "blocks.0._orig_mod.attn.qkv.module.", "'_orig_mod.' and 'module.'"),
+        ("patch_embed.", "patch_embed._orig_mod.", "'_orig_mod.'"),
+        ("head.", "head._orig_mod.", "'_orig_mod.'"),
+    ],
+)
+@pytest.mark.parametrize("before", ["", "module.", "_orig_mod.module."])
+def test_wrapped_layers(old: str, new: str, told: str, before: str, tmp_path: Path) -> None:
+    wanted = weights()
+    model = loaded({before + name.replace(old, new): tensor for name, tensor in wanted.items()}, tmp_path)
+    assert has(model, wanted)
+    assert f"names without the {told} within them" in model.certificate.remarks
+    assert not before or f"names without their '{before}'" in model.certificate.remarks
+
+
+def test_two_tensors_never_get_one_name(tmp_path: Path) -> None:
+    both = {**weights(), "blocks.0._orig_mod.norm1.weight": torch.ones(16)}
+    with pytest.raises(VitscopeError, match=r"1 unexpected: blocks\.0\._orig_mod\.norm1\.weight"):
+        loaded(both, tmp_path)
+
+
+# --- our own other families -------------------------------------------------------------------------------------
+
+BASELINES = [name for name in VARIANTS if VARIANTS[name].config.family in ("cnn", "lstm", "resnet")]
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_bare_weights_of_the_baselines(name: str, tmp_path: Path) -> None:
+    model = build_model(VARIANTS[name].config)
+    wanted = model.state_dict()
+    save_file(dict(wanted), tmp_path / "a.safetensors")
+    found = load_model(tmp_path / "a.safetensors", config=name, say=False)
+    assert has(found, wanted)
+    torch.save({"state_dict": {f"module.{key}": tensor for key, tensor in wanted.items()}}, tmp_path / "a.pth")
+    assert has(load_model(tmp_path / "a.pth", config=name, say=False), wanted)
+    with pytest.raises(VitscopeError) as refused:
+        load_model(tmp_path / "a.safetensors")
+    assert name in str(refused.value.fix), "without a config the error names what fits"
+
+
+# --- types ------------------------------------------------------------------------------------------------------
+
+
+def test_one_float64_does_not_double_the_model(tmp_path: Path) -> None:
+    mixed = weights()
+    mixed["norm.weight"] = mixed["norm.weight"].double()
+    model = loaded(mixed, tmp_path)
+    assert {tensor.dtype for tensor in model.parameters()} == {torch.float32}
+    assert "the source mixes float32 and float64; all were cast to float32" in model.certificate.remarks
+
+
+def test_mostly_float64_stays_float64(tmp_path: Path) -> None:
+    mixed = {name: tensor.double() for name, tensor in weights().items()}
+    mixed["norm.weight"] = mixed["norm.weight"].float()
+    assert {tensor.dtype for tensor in loaded(mixed, tmp_path).parameters()} == {torch.float64}
+
+
+def test_a_float64_that_float32_cannot_hold(tmp_path: Path) -> None:
+    mixed = weights()
+    mixed["norm.weight"] = mixed["norm.weight"].double() * 1e300
+    with pytest.raises(VitscopeError, match=r"norm\.weight holds numbers up to 1e\+300"):
+        loaded(mixed, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "kinds", [(torch.float16, torch.bfloat16), (torch.bfloat16, torch.float32), (torch.float16, torch.float64)]
+)
+def test_smaller_types_mixed_become_float32(kinds: tuple[torch.dtype, torch.dtype], tmp_path: Path) -> None:
+    mixed = {name: tensor.to(kinds[0]) for name, tensor in weights().items()}
+    mixed["norm.weight"] = mixed["norm.weight"].to(kinds[1])
+    assert {tensor.dtype for tensor in loaded(mixed, tmp_path).parameters()} == {torch.float32}
+
+
+@pytest.mark.parametrize("kind", [torch.float8_e4m3fn, torch.float8_e5m2, torch.complex64], ids=str)
+def test_types_no_model_has(kind: torch.dtype, tmp_path: Path) -> None:
+    torch.save({name: tensor.to(kind) for name, tensor in weights().items()}, tmp_path / "a.pth")
+    with pytest.raises(VitscopeError, match="which no model here has") as refused:
+        load_model(tmp_path / "a.pth", config=TINY)
+    assert "float32" in str(refused.value.fix)
+
+
+# --- too many names ---------------------------------------------------------------------------------------------
+
+
+def test_far_too_many_names(tmp_path: Path) -> None:
+    names = [f"blocks.{number}.weight" for number in range(MOST_TENSORS + 1)]
+    entries = {name: {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for name in names}
+    header = json.dumps(entries).encode()
+    (tmp_path / "a.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
+    torch.save(dict.fromkeys(names, torch.zeros(1)), tmp_path / "a.pth")
+    for name in ("a.safetensors", "a.pth"):
+        with pytest.raises(VitscopeError, match=r"holds 50,001 tensors, and 50,000 are the most"):
+            read_file(tmp_path / name)
+
+
+@pytest.mark.parametrize("with_config", [True, False])
+def test_of_many_unknown_names_few_are_shown(with_config: bool, tmp_path: Path) -> None:
+    names = [f"blocks.{number}.strange.weight" for number in range(3000)]
+    save_file({**weights(), **{name: torch.zeros(1) for name in names}}, tmp_path / "a.safetensors")
+    with pytest.raises(VitscopeError) as refused:
+        load_model(tmp_path / "a.safetensors", config=TINY if with_config else None)
+    assert len(str(refused.value)) < 1000
