@@ -131,12 +131,12 @@ def _found_within(content: Any, opened: OpenFile) -> tuple[dict[str, Tensor], tu
     way: list[str] = []
     passed: list[str] = []
     while isinstance(content, Mapping) and len(way) < DEEPEST:  # a checkpoint may hold itself
-        inner, *others = [key for key in HELD_WITHIN if _holds_tensors(content.get(key))] or [None]
-        if inner is None:
+        keys = [key for key in HELD_WITHIN if _holds_tensors(content.get(key))]
+        if not keys:
             break
-        way.append(inner)
-        passed += others
-        content = content[inner]
+        way.append(keys[0])
+        passed += keys[1:]
+        content = content[keys[0]]
     tensors = {}
     if isinstance(content, Mapping):
         tensors = {name: value for name, value in content.items() if isinstance(value, Tensor)}
