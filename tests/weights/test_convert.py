@@ -222,7 +222,7 @@ def test_what_cannot_be_held_is_refused_before_weights_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save_model(network(), tmp_path / "model")
-    monkeypatch.setattr(convert_file, "load_model", None)
+    monkeypatch.setattr(convert_file, "load_opened", None)
     with pytest.raises(ConfigError, match="img_size"):
         convert(tmp_path / "model", tmp_path / "out", img_size=33)
     save_model(build_model(ViTConfig(**{**to_dict(TINY), "pool": "mean", "class_token": False})), tmp_path / "mean")
