@@ -369,7 +369,7 @@ def test_a_failure_leaves_the_old_file_and_its_certificate(
     def full(*_: Any) -> Any:
         raise OSError(28, "No space left on device")
 
-    for name in ("flush", "write_json", "load_model"):
+    for name in ("flush", "write_json", "load_opened"):
         with monkeypatch.context() as patch:
             patch.setattr(convert_file, name, full)
             with pytest.raises((OSError, TypeError)):
