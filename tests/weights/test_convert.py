@@ -222,7 +222,7 @@ def test_what_cannot_be_held_is_refused_before_weights_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save_model(network(), tmp_path / "model")
-    monkeypatch.setattr(convert_file, "load_model", None)
+    monkeypatch.setattr(convert_file, "load_opened", None)
     with pytest.raises(ConfigError, match="img_size"):
         convert(tmp_path / "model", tmp_path / "out", img_size=33)
     save_model(build_model(ViTConfig(**{**to_dict(TINY), "pool": "mean", "class_token": False})), tmp_path / "mean")
@@ -369,7 +369,7 @@ def test_a_failure_leaves_the_old_file_and_its_certificate(
     def full(*_: Any) -> Any:
         raise OSError(28, "No space left on device")
 
-    for name in ("flush", "write_json", "load_model"):
+    for name in ("flush", "write_json", "load_opened"):
         with monkeypatch.context() as patch:
             patch.setattr(convert_file, name, full)
             with pytest.raises((OSError, TypeError)):

@@ -125,14 +125,15 @@ def _drops_head(stored: Stored, root: str, config: ModelConfig) -> bool:
 
 def _refuse_other_heads(stored: Stored, config: ViTConfig) -> None:
     """Any number of heads fits the fused matrix, and only one is right."""
-    for name, stored_shape in stored.shapes.items():
-        shape = list(stored_shape)
-        is_query = name.endswith("/query/kernel") and "encoderblock" in name and len(shape) >= 3
-        if is_query and shape[-2] not in config.block_heads:
+    for name, shape in stored.shapes.items():
+        if not name.endswith("/query/kernel") or "encoderblock" not in name or len(shape) < 3:
+            continue
+        *_, heads, _ = shape
+        if heads not in config.block_heads:
             raise ConfigError(
-                expected("num_heads", f"{shape[-2]}, as the weights have it", config.num_heads),
+                expected("num_heads", f"{heads}, as the weights have it", config.num_heads),
                 where=f"{stored.files[0]} > {name}",
-                fix=f"give a config with num_heads={shape[-2]}",
+                fix=f"give a config with num_heads={heads}",
             )
 
 
