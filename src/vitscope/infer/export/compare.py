@@ -15,6 +15,7 @@ from torch import Tensor
 from vitscope.core.config import updated
 from vitscope.core.errors import DataError, VitscopeError
 from vitscope.data.config import PreprocessConfig
+from vitscope.data.decode import bad_image
 from vitscope.infer.pictures import Pictures, find_pictures
 from vitscope.infer.stream import prepare_for
 
@@ -76,7 +77,11 @@ def own_pictures(pictures: Pictures, config: PreprocessConfig) -> list[Tensor]:
     """The first hundred of the caller's, as pixels."""
     prepare, found = prepare_for(config), []
     for given in find_pictures(pictures)[:MOST]:
-        pixels = prepare(given)
+        try:
+            pixels = prepare(given)
+        except Exception as error:
+            fix = "leave it out, or give other pictures"
+            raise DataError(f"cannot compare: {bad_image(error).what}", where=given.name, fix=fix) from error
         if pixels.dtype != torch.uint8:
             raise DataError(
                 "a picture to compare with has been prepared already",

@@ -31,6 +31,7 @@ from vitscope.infer.pictures import Pictures
 from vitscope.infer.predictor import preprocessing_of
 from vitscope.models.config import ModelConfig, Size
 from vitscope.models.model import VisionModel
+from vitscope.models.reconstruction import MaskedModel
 from vitscope.weights.folder import unwrapped
 from vitscope.weights.load import load_model
 
@@ -125,9 +126,13 @@ def _network(
     say: Callable[[str], None],
 ) -> VisionModel:
     if isinstance(model, nn.Module):
-        return frozen(unwrapped(model), img_size=img_size)
-    say(f"reading {model}")
-    return frozen(load_model(model, config=config, img_size=img_size))
+        whole = unwrapped(model)
+    else:
+        say(f"reading {model}")
+        whole, img_size = load_model(model, config=config, img_size=img_size), None
+    if isinstance(whole, MaskedModel):
+        say(f"of the {type(whole).__name__} its encoder is exported, which answers with features")
+    return frozen(whole, img_size=img_size)
 
 
 def _opened(writer: ModuleType, path: Path, metadata: dict[str, str], opset: int | None) -> Opened:

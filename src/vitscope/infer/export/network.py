@@ -31,6 +31,7 @@ def frozen(model: VisionModel, *, img_size: Size | None = None) -> VisionModel:
     inner: VisionModel = model.encoder if isinstance(model, MaskedModel) else model
     shared = {id(weight): nn.Parameter(weight.detach(), requires_grad=False) for weight in inner.parameters()}
     copied = deepcopy(inner, shared).to("cpu", torch.float32).eval()
+    copied.preprocessing = model.preprocessing
     if img_size is not None and pair(img_size) != pair(copied.config.img_size):
         copied.set_input_size(img_size)
         copied.requires_grad_(False)
