@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from vitscope.data.decode import decode_image
     from vitscope.data.loaders.choose import make_loader
     from vitscope.infer.ensemble import Ensemble
+    from vitscope.infer.export.export import ExportReport, export_model
     from vitscope.infer.prediction import Guess, Prediction
     from vitscope.infer.predictor import Predictor
     from vitscope.models.config import (
@@ -71,6 +72,8 @@ _HOMES = {
     "decode_image": "vitscope.data.decode",
     "make_loader": "vitscope.data.loaders.choose",
     "Ensemble": "vitscope.infer.ensemble",
+    "ExportReport": "vitscope.infer.export.export",
+    "export_model": "vitscope.infer.export.export",
     "Guess": "vitscope.infer.prediction",
     "Prediction": "vitscope.infer.prediction",
     "Predictor": "vitscope.infer.predictor",
@@ -112,6 +115,7 @@ __all__ = [
     "CheckpointConfig",
     "DataConfig",
     "Ensemble",
+    "ExportReport",
     "Guess",
     "LSTMConfig",
     "LoopConfig",
@@ -139,6 +143,7 @@ __all__ = [
     "create_model",
     "decode_image",
     "evaluate",
+    "export_model",
     "fit",
     "list_models",
     "load_labels",

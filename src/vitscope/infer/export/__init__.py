@@ -1,0 +1,1 @@
+"""A model as one file that other programs run: ONNX, or torch.export's `.pt2`."""
