@@ -11,7 +11,6 @@ import torch
 from vitscope.cli.features_paths import PROG, Paths
 from vitscope.cli.progress import progress_bar
 from vitscope.core.errors import DataError, UsageError
-from vitscope.data.decode import decode_image
 from vitscope.infer.features.about import DTYPES
 from vitscope.infer.features.collect import MOST_DRAWN, Sample, collect, pass_on
 from vitscope.infer.features.extract import features_of, reading_of
@@ -24,6 +23,7 @@ from vitscope.infer.features.neighbour_sheet import draw_neighbours
 from vitscope.infer.features.pictures import Found, find_labelled
 from vitscope.infer.features.projection import project
 from vitscope.infer.features.reading import Feature, Reading
+from vitscope.infer.pictures import find_pictures
 from vitscope.infer.predictor import Predictor
 
 if TYPE_CHECKING:
@@ -104,17 +104,19 @@ def _collected(
 def _asked(command: FeaturesCommand, predictor: Predictor, feature: Feature, looked: Looked) -> Nearest:
     """Its features first: what cannot be read is told before a folder is gone through."""
     path = command.nearest or ""
+    given = find_pictures(path)
+    if len(given) != 1:
+        raise UsageError(f"--nearest stands for {len(given):,} pictures", where=path, fix="give one picture")
     found = features_of(
         predictor,
-        Found([*Looked(find_labelled([path])).found.given]),
+        Found(given),
         layers=feature.layer,
         tokens=feature.tokens,
         norm=feature.norm == "after",
         dtype=torch.float32,
     )
-    if len(found) != 1:
-        reason = found.bad[0].reason if found.bad else f"it stands for {len(found)} pictures, not one"
-        raise DataError(f"--nearest cannot use it: {reason}", where=path, fix="give one picture")
+    if found.bad:
+        raise DataError(f"--nearest cannot be read: {found.bad[0].reason}", where=path, fix="give another picture")
     return Nearest(found.only[0], top_k=command.top_k, without=looked.same_file(path))
 
 
@@ -140,9 +142,9 @@ def _draw_sheet(command: FeaturesCommand, nearest: Nearest, looked: Looked, feat
         )
         for one in nearest.found
     ]
-    asked = Path(command.nearest or "").expanduser()
-    title = f"most like {asked.name}, by the cosine of {feature.in_words}"
-    return draw_neighbours(decode_image(asked), shown, path, title=title, name=asked.name)
+    asked = find_pictures(command.nearest or "")[0]
+    query = Looked(Found([asked])).picture(0)
+    return draw_neighbours(query, shown, path, name=Path(asked.name or "").name, below=f"cosine of {feature.in_words}")
 
 
 def _draw_map(
@@ -155,7 +157,7 @@ def _draw_map(
     return draw_map(
         projection,
         path,
-        title=f"{some} pictures as {Path(command.model or '').name} sees them",
+        title=f"{some} pictures as '{Path(command.model or '').name}' sees them",
         below=f"{name} of {feature.in_words}",
         labels=None if labels is None else [labels[place] for place in sample.places],
         classes=looked.found.classes,

@@ -63,7 +63,7 @@ def draw_map(
         _draw_points(axes, projection, colours, markers)
     else:
         shown = _draw_thumbnails(axes, projection.points, look, colours if named else None)
-        below += f"; {shown:,} drawn, the others would cover them" if shown < len(projection.points) else ""
+        below += f"; {shown:,} drawn" if shown < len(projection.points) else ""
     plain_axes(axes)
     figure.suptitle(lettering(title, 80), x=0.01, ha="left", **written(fontsize=12, fontweight="bold"))
     axes.set_title(lettering(below, 100), loc="left", **written(fontsize=9, color=GREY))

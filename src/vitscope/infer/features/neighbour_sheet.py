@@ -17,24 +17,26 @@ if TYPE_CHECKING:
 PER_ROW = 5
 CELL_PIXELS = 240
 INCHES = 1.7
+MOST_NARROW = 5.0
+"""Inches of the sheet: the line below must fit."""
 LONGEST = 22
 
 
 def draw_neighbours(
-    query: Image,
+    query: Image | None,
     neighbours: Sequence[tuple[Image | None, float, str, str]],
     path: str | Path,
     *,
-    title: str = "",
     name: str = "",
+    below: str = "",
 ) -> Path:
     """Write a PNG: the picture asked about, framed, then its neighbours (picture, similarity, name, class), five to a
-    row. A picture that cannot be had is an empty place."""
+    row. A picture that cannot be had is an empty place. `below` all it says what is compared."""
     rows = max(1, -(-len(neighbours) // PER_ROW))
     columns = min(PER_ROW, max(1, len(neighbours)))
-    figure = new_figure(rows * (INCHES + 0.55) + 0.5, (columns + 1.25) * (INCHES + 0.15))
-    figure.suptitle(lettering(title, 100), x=0.01, ha="left", **written(fontsize=11, fontweight="bold"))
-    grid = figure.add_gridspec(rows, columns + 1, width_ratios=[1.25, *([1.0] * columns)])
+    figure = new_figure(rows * (INCHES + 0.5) + 0.3, max(MOST_NARROW, (columns + 1) * (INCHES + 0.1)))
+    figure.supxlabel(lettering(below, 100), x=0.01, ha="left", **written(fontsize=8, color=GREY))
+    grid = figure.add_gridspec(rows, columns + 1)
     first = figure.add_subplot(grid[0, 0])
     _draw(first, query, "asked about", name)
     for side in first.spines.values():
