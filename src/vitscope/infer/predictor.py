@@ -13,6 +13,9 @@ from vitscope.core.device import pick_device
 from vitscope.core.errors import UsageError, VitscopeError, expected
 from vitscope.data.config import PreprocessConfig, half_normalised
 from vitscope.infer.cheaper.dtypes import Dtype, in_dtype
+from vitscope.infer.features.extract import features_of
+from vitscope.infer.features.features import Features
+from vitscope.infer.features.layouts import Tokens
 from vitscope.infer.launched import Forward, Launch, launched
 from vitscope.infer.pictures import Given, Pictures, find_pictures
 from vitscope.infer.prediction import Prediction, predictions
@@ -98,6 +101,34 @@ class Predictor:
             for place, told in zip(places, predictions(names, found, self.labels, top_k=top_k), strict=True):
                 answers[place] = told
         return [told for told in answers if told is not None]
+
+    def features(
+        self,
+        pictures: Pictures,
+        *,
+        layers: int | Sequence[int] | None = -1,
+        tokens: Tokens = "pooled",
+        norm: bool = True,
+        dtype: torch.dtype = torch.float32,
+        batch_size: int | None = None,
+        progress: Progress | None = None,
+    ) -> Features:
+        """What the model makes of each picture before it names classes, in the order given; those that cannot be read
+        are in `bad`. A folder of class folders, or a data set's name, brings labels.
+
+        `layers` are numbers (negative ones count from the end) or None for all. `tokens`: `pooled` as for the model's
+        head, `cls`, `mean` of the patches, `patch` (N, D), `map` (D, h, w) or `all` tokens. `norm`: after the model's
+        last norm, wherever it fits; every feature's name says whether it does. `dtype` is what they are kept in."""
+        return features_of(
+            self,
+            pictures,
+            layers=layers,
+            tokens=tokens,
+            norm=norm,
+            dtype=dtype,
+            batch_size=batch_size,
+            progress=progress,
+        )
 
     def probabilities(self, images: Tensor) -> Tensor:
         """(B, K) in float32, for images that are prepared."""
