@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from vitscope.data.decode import decode_image
     from vitscope.data.loaders.choose import make_loader
     from vitscope.infer.ensemble import Ensemble
+    from vitscope.infer.explain.attention import AttentionMaps
+    from vitscope.infer.explain.explain import explain
+    from vitscope.infer.explain.explanation import Explanation
+    from vitscope.infer.explain.features import Features, look_at_features
     from vitscope.infer.prediction import Guess, Prediction
     from vitscope.infer.predictor import Predictor
     from vitscope.models.config import (
@@ -71,6 +75,11 @@ _HOMES = {
     "decode_image": "vitscope.data.decode",
     "make_loader": "vitscope.data.loaders.choose",
     "Ensemble": "vitscope.infer.ensemble",
+    "AttentionMaps": "vitscope.infer.explain.attention",
+    "explain": "vitscope.infer.explain.explain",
+    "Explanation": "vitscope.infer.explain.explanation",
+    "Features": "vitscope.infer.explain.features",
+    "look_at_features": "vitscope.infer.explain.features",
     "Guess": "vitscope.infer.prediction",
     "Prediction": "vitscope.infer.prediction",
     "Predictor": "vitscope.infer.predictor",
@@ -107,11 +116,14 @@ _HOMES = {
 }
 
 __all__ = [
+    "AttentionMaps",
     "AugmentConfig",
     "CNNConfig",
     "CheckpointConfig",
     "DataConfig",
     "Ensemble",
+    "Explanation",
+    "Features",
     "Guess",
     "LSTMConfig",
     "LoopConfig",
@@ -139,11 +151,13 @@ __all__ = [
     "create_model",
     "decode_image",
     "evaluate",
+    "explain",
     "fit",
     "list_models",
     "load_labels",
     "load_model",
     "load_preprocessing",
+    "look_at_features",
     "make_loader",
     "model_config",
     "named_model",
