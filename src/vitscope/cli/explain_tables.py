@@ -19,11 +19,9 @@ MOST_NAMED = 5
 
 def print_explanation(found: Explanation) -> None:
     _say(_predicted(found.prediction))
-    _say(f"map: {found.title}; where {found.looker}")
-    if found.target is not None:
-        _say(f"class explained: {found.target.label} ({found.target.probability:.1%})")
+    _say(f"map: {found.title}; {found.shows}")
     if found.faithfulness is not None:
-        _say(f"faithfulness {found.faithfulness}")
+        _say(f"faithfulness {found.faithfulness}; by the {found.faithfulness.measure}")
         _say(_verdict(found.faithfulness.verdict))
     _say("")
     even = f"{found.even_distance_px:.1f} where a head looks at all patches alike"

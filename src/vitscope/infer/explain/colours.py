@@ -44,11 +44,13 @@ def coloured(shares: np.ndarray, *, name: str = COLOURS) -> np.ndarray:
     return pixels
 
 
-def laid_over(picture: Image.Image, frame: Frame, values: np.ndarray) -> Image.Image:
+def laid_over(
+    picture: Image.Image, frame: Frame, values: np.ndarray, scale: tuple[float, float] | None = None
+) -> Image.Image:
     """A map (h, w) over a picture of any size, in bright colours where it is high. The picture below is grey, so that
     every colour is the map's; what was not seen is dimmed."""
     frame = frame.scaled((picture.height, picture.width))
-    shares = frame.spread(levels(values))
+    shares = frame.spread(levels(values, scale))
     grey = np.asarray(picture.convert("L"))
     unseen = np.isnan(shares)
     cover = np.where(unseen, 0, FAINTEST + (STRONGEST - FAINTEST) * np.nan_to_num(shares)).astype(np.float32)

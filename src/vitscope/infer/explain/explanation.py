@@ -68,6 +68,13 @@ class Explanation:
         return f"{TITLES[self.method]}, layer {self.layer}, {which}"
 
     @property
+    def shows(self) -> str:
+        """What the map shows, in words."""
+        if self.method == "gradient_rollout" and self.target is not None:
+            return f"what speaks for '{self.target.label}'"
+        return f"where {self.looker}"
+
+    @property
     def grid(self) -> tuple[int, int]:
         """Patches (down, across)."""
         return self.map.shape[0], self.map.shape[1]

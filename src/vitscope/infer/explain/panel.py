@@ -44,7 +44,7 @@ def draw_panel(found: Explanation, path: str | Path) -> Path:
     tiles = coloured(frame.spread(levels(values), smooth=False))
     panels = (
         ("picture", shown),
-        (f"where {found.looker}", tiles),
+        (found.shows, tiles),
         ("map over picture", laid_over(shown, frame, values)),
     )
     for place, (name, pixels) in enumerate(panels):
@@ -58,7 +58,8 @@ def draw_panel(found: Explanation, path: str | Path) -> Path:
         sheet.frame(frame.box, MARGIN, top, "white")
         notes.append("white frame: what the model sees")
     if found.prediction is not None:
-        notes.append("says: " + ", ".join(f"{one.label} {one.probability:.0%}" for one in found.prediction.top_k[:3]))
+        likely = [one for one in found.prediction.top_k[:3] if one.probability >= 0.005]
+        notes.append("says: " + ", ".join(f"{one.label} {one.probability:.0%}" for one in likely))
     for line, note in enumerate(notes):
         below = top + height + 16 + 22 * line
         sheet.words(note, MARGIN, below, longest=int(width / 9.5), fontsize=8, color=GREY)
@@ -97,4 +98,4 @@ def _draw_curves(axes: Axes, judged: Faithfulness) -> None:
     axes.set_ylim(low, max(1.0, float(judged.insertion.max())) * 1.02)
     axes.set_xlabel("% of the patches; bands: the map moved elsewhere", fontsize=8)
     axes.set_ylabel(judged.measure, fontsize=8, parse_math=False)
-    axes.legend(fontsize=8, frameon=False, loc="best")
+    axes.legend(fontsize=8, framealpha=0.8, edgecolor="none", loc="best")
