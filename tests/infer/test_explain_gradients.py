@@ -72,6 +72,7 @@ def test_gradient_rollout_is_chefers_rule(settings: dict[str, Any]) -> None:
         shares[prefix:] = of_pool.double().numpy()
     elif cfg.pool == "mean":
         shares[prefix:] = 1 / cfg.num_patches
+        reached -= np.eye(tokens)  # what every patch has alike
     else:
         shares[: 2 if cfg.distilled else 1] = 0.5 if cfg.distilled else 1.0
     wanted = (shares @ reached)[prefix:].reshape(cfg.grid_size)

@@ -111,6 +111,8 @@ def explain(
 def _gradient_map(model: ViT, images: Tensor, reader: Tensor, index: int | None) -> np.ndarray:
     relevance = relevance_of(model, images, lambda logits: logits[0, index].float())
     reached = gradient_rollout(relevance.layers)
+    if model.config.pool == "mean":  # the same 1 / N that every patch has of itself would only hide the rest
+        reached = reached - torch.eye(len(reached))
     if relevance.pool is not None:  # the pool's own attention is the last step to the answer
         reader = F.pad(relevance.pool, (len(reader) - len(relevance.pool), 0))
     return _of_patches(model, reader @ reached)

@@ -70,11 +70,11 @@ class Sheet:
 
 
 def sized(picture: Image.Image, longest: int, least: int | None = None) -> Image.Image:
-    """Its own size where that fits between `least` and `longest`; smaller pictures are enlarged pixel by pixel."""
+    """Its own size where that fits between `least` and `longest`; smaller ones are enlarged by a whole factor."""
     long = max(picture.size)
     scale = longest / long if long > longest else 1.0
     if least is not None and long < least:
-        scale = float(-(-least // long))
+        scale = float(max(1, min(-(-least // long), longest // long)))
     size = tuple(max(LEAST_SIDE, round(side * scale)) for side in picture.size)
     if size == picture.size:
         return picture

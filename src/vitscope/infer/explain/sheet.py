@@ -11,7 +11,7 @@ from vitscope.infer.explain.explanation import Explanation, in_means
 from vitscope.infer.explain.layout import LINE, MARGIN, Sheet, sized
 from vitscope.train.show.plots.canvas import GREY
 
-MOST_WIDTH, LEAST_WIDTH = 1800, 680
+MOST_WIDTH, LEAST_WIDTH = 1800, 560
 LARGEST_CELL, SMALLEST_CELL = 150, 64
 GAP, LABEL, TITLE = 5, 78, 84
 EVEN = 3.0
@@ -25,13 +25,13 @@ def draw_sheet(found: Explanation, path: str | Path) -> Path:
     columns = 1 + max(len(looks) for _, looks in rows)
     room = (MOST_WIDTH - 2 * MARGIN - LABEL) // columns - GAP
     side = min(LARGEST_CELL, max(SMALLEST_CELL, room))
-    small = sized(found.picture, side, side * 2 // 3)
+    small = sized(found.picture, side, side)
     frame = found.frame.scaled((small.height, small.width))
     width, height, left, top = small.width + GAP, small.height + GAP, MARGIN + LABEL, MARGIN + TITLE + LINE
     sheet = Sheet(max(left + columns * width + MARGIN, LEAST_WIDTH), top + len(rows) * height + MARGIN // 2)
     title = " · ".join([*([Path(found.name).name] if found.name else []), f"where {found.looker}"])
     sheet.words(title, MARGIN, MARGIN + 10, longest=sheet.width // 15, fontsize=11, fontweight="bold")
-    note = f"from 0 to a map's highest patch, at least {EVEN:g} times its mean: a flat one stays dark"
+    note = f"from 0 to a map's highest patch, at least {EVEN:g} x its mean"
     sheet.words(note, MARGIN, MARGIN + 46, fontsize=8, color=GREY)
     for column, name in enumerate(["mean", *(f"head {head}" for head in range(columns - 1))]):
         name = name if small.width > 60 else name.removeprefix("head ")
