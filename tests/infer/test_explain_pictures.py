@@ -14,6 +14,7 @@ from vitscope.infer.explain.colours import coloured, laid_over, levels
 from vitscope.infer.explain.explain import explain
 from vitscope.infer.explain.features import look_at_features
 from vitscope.infer.explain.frame import Frame
+from vitscope.infer.explain.token_map import _pixels
 from vitscope.infer.predictor import Predictor
 from vitscope.models.build import build_model
 from vitscope.models.config import CNNConfig, ResNetConfig, SwinConfig
@@ -114,6 +115,18 @@ def test_a_line_of_the_token_map_is_one_that_looks(tmp_path: Path) -> None:
     rows, columns = np.nonzero(yellow[: int(pixels.shape[0] * 0.85)])
     assert np.ptp(rows) > 500
     assert np.ptp(columns) < 60
+
+
+def test_more_tokens_than_pixels_are_averaged() -> None:
+    values = np.full((10, 10), 1.0)
+    values[:5] = 100.0
+    pixels = _pixels(values, (0.1, 100.0), 4)
+    assert pixels.shape == (4, 4, 3)
+    assert (pixels[0] == pixels[0, 0]).all()
+    assert (pixels[:2] == pixels[0, 0]).all()  # tokens 0, 1 and 2, 3, 4
+    assert (pixels[2:] == pixels[3, 3]).all()
+    assert (pixels[0, 0] != pixels[3, 3]).any()
+    assert _pixels(values, (0.1, 100.0), 25).shape == (25, 25, 3)
 
 
 NETWORKS = {

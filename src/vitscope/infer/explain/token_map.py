@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 COLOURS = "viridis"
 LOWEST = 0.1
 """Of an even look; what is below has the darkest colour."""
-ONE, MANY = 640, 300
-"""Pixels of a map's side, alone and among others."""
+ONE, MANY = (640, 1400), (300, 480)
+"""The least and most pixels of a map's side, alone and among others. Between them every token has one."""
 GAP, TITLE, LEFT = 18, 40, 66
 COLUMNS = (3, 4, 5)
 """The one that leaves the fewest places empty is taken."""
@@ -37,7 +37,8 @@ def draw_token_maps(found: AttentionMaps, path: str | Path, *, layer: int, head:
         maps = [("its one head", weights[0])]
     else:
         maps = [("mean", weights.mean(axis=0)), *((f"head {number}", one) for number, one in enumerate(weights))]
-    side = max(ONE if len(maps) == 1 else MANY, tokens)  # never fewer pixels than tokens
+    least, most = ONE if len(maps) == 1 else MANY
+    side = min(max(least, tokens), most)
     scale = (LOWEST, max(10.0, float(weights.max() * tokens)))
     columns = min(COLUMNS, key=lambda count: (-(-len(maps) // count) * count - len(maps), -count))
     columns = min(columns, len(maps))
@@ -61,7 +62,12 @@ def draw_token_maps(found: AttentionMaps, path: str | Path, *, layer: int, head:
 
 
 def _pixels(values: np.ndarray, scale: tuple[float, float], side: int) -> np.ndarray:
+    """As many pixels as tokens or more; where there are fewer, each is the mean of those it stands for."""
     low, high = np.log(scale[0]), np.log(scale[1])
+    if side < len(values):
+        starts = np.arange(side) * len(values) // side
+        counts = np.diff([*starts, len(values)])
+        values = np.add.reduceat(np.add.reduceat(values, starts, axis=0), starts, axis=1) / np.outer(counts, counts)
     shares = np.clip((np.log(np.maximum(values, 1e-12)) - low) / (high - low), 0, 1)
     places = np.minimum(np.arange(side) * len(values) // side, len(values) - 1)
     return coloured(shares[np.ix_(places, places)], name=COLOURS)
