@@ -66,7 +66,7 @@ def _pixels(values: np.ndarray, scale: tuple[float, float], side: int) -> np.nda
     low, high = np.log(scale[0]), np.log(scale[1])
     if side < len(values):
         starts = np.arange(side) * len(values) // side
-        counts = np.diff([*starts, len(values)])
+        counts = np.diff(starts, append=len(values))
         values = np.add.reduceat(np.add.reduceat(values, starts, axis=0), starts, axis=1) / np.outer(counts, counts)
     shares = np.clip((np.log(np.maximum(values, 1e-12)) - low) / (high - low), 0, 1)
     places = np.minimum(np.arange(side) * len(values) // side, len(values) - 1)
