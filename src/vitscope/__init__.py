@@ -26,7 +26,13 @@ if TYPE_CHECKING:
     from vitscope.data.decode import decode_image
     from vitscope.data.loaders.choose import make_loader
     from vitscope.infer.ensemble import Ensemble
+    from vitscope.infer.explain.attention import AttentionMaps
+    from vitscope.infer.explain.explain import explain
+    from vitscope.infer.explain.explanation import Explanation
+    from vitscope.infer.explain.feature_maps import FeatureMaps, feature_maps_of
     from vitscope.infer.export.export import ExportReport, export_model
+    from vitscope.infer.features.features import Features
+    from vitscope.infer.features.files import read_features
     from vitscope.infer.prediction import Guess, Prediction
     from vitscope.infer.predictor import Predictor
     from vitscope.models.config import (
@@ -74,6 +80,13 @@ _HOMES = {
     "Ensemble": "vitscope.infer.ensemble",
     "ExportReport": "vitscope.infer.export.export",
     "export_model": "vitscope.infer.export.export",
+    "AttentionMaps": "vitscope.infer.explain.attention",
+    "explain": "vitscope.infer.explain.explain",
+    "Explanation": "vitscope.infer.explain.explanation",
+    "FeatureMaps": "vitscope.infer.explain.feature_maps",
+    "feature_maps_of": "vitscope.infer.explain.feature_maps",
+    "Features": "vitscope.infer.features.features",
+    "read_features": "vitscope.infer.features.files",
     "Guess": "vitscope.infer.prediction",
     "Prediction": "vitscope.infer.prediction",
     "Predictor": "vitscope.infer.predictor",
@@ -110,12 +123,16 @@ _HOMES = {
 }
 
 __all__ = [
+    "AttentionMaps",
     "AugmentConfig",
     "CNNConfig",
     "CheckpointConfig",
     "DataConfig",
     "Ensemble",
+    "Explanation",
     "ExportReport",
+    "FeatureMaps",
+    "Features",
     "Guess",
     "LSTMConfig",
     "LoopConfig",
@@ -143,7 +160,9 @@ __all__ = [
     "create_model",
     "decode_image",
     "evaluate",
+    "explain",
     "export_model",
+    "feature_maps_of",
     "fit",
     "list_models",
     "load_labels",
@@ -153,6 +172,7 @@ __all__ = [
     "model_config",
     "named_model",
     "open_dataset",
+    "read_features",
     "read_run",
     "register_model",
     "replay_bad_step",

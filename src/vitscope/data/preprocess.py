@@ -34,7 +34,7 @@ def resize(picture: Image, config: PreprocessConfig) -> Image:
     """The part of the picture the model will see, at the size it will see it."""
     height, width = config.img_size
     down, across = resized_size((picture.height, picture.width), config)
-    top, left = _margin(down - height, config), _margin(across - width, config)
+    top, left = cut_at((down, across), config)
     if down * across <= MOST_WASTE * height * width:
         return _resampled(picture, (down, across), config).crop((left, top, left + width, top + height))
     # A picture one pixel high would grow to gigabytes. The same cut, in the coordinates of the picture as it is.
@@ -51,9 +51,10 @@ def _resampled(picture: Image, size: tuple[int, int], config: PreprocessConfig) 
     return T.to_pil_image(T.resize(T.pil_to_tensor(picture), list(size), interpolation=mode, antialias=True))
 
 
-def _margin(rest: int, config: PreprocessConfig) -> int:
-    """What is cut off at the top or left of `rest` pixels too many."""
-    return round(rest / 2) if config.resizer == "pillow" else rest // 2
+def cut_at(resized: tuple[int, int], config: PreprocessConfig) -> tuple[int, int]:
+    """(top, left) of the middle that is cut out of the resized picture (height, width)."""
+    down, across = resized[0] - config.img_size[0], resized[1] - config.img_size[1]
+    return (round(down / 2), round(across / 2)) if config.resizer == "pillow" else (down // 2, across // 2)
 
 
 def resized_size(size: tuple[int, int], config: PreprocessConfig) -> tuple[int, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor
@@ -27,6 +27,9 @@ from vitscope.models.reconstruction import MaskedModel
 from vitscope.train.memory import is_out_of_memory
 from vitscope.weights.fit import fitted_preprocessing
 from vitscope.weights.load import load_model
+
+if TYPE_CHECKING:
+    from vitscope.infer.explain.attention import AttentionMaps
 
 BATCH_SIZE = 32
 Progress = Callable[[int, int], None]
@@ -204,6 +207,13 @@ class Predictor:
         if self.launch != "eager":  # which fills batches up to one size
             self.logits = launched(self.model, self.launch, device=self.device, batch_size=count // 2)
         return count // 2
+
+    def attention(self, picture: Pictures, *, layers: int | Sequence[int] | None = None) -> AttentionMaps:
+        """The true attention weights of one picture, of all layers or some (negative ones count from the end).
+        `explain` makes maps of them."""
+        from vitscope.infer.explain.attention import attention_of  # it asks predictors itself
+
+        return attention_of(self, picture, layers=layers)
 
     def require_classes(self) -> None:
         if not self.labels:

@@ -1,0 +1,165 @@
+"""`vitscope explain MODEL IMAGE`: where a model looks, and how far that can be believed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+from vitscope.cli.console import console, print_json
+from vitscope.cli.explain_files import Places
+from vitscope.cli.model_source import find_model
+from vitscope.cli.progress import progress_bar
+from vitscope.core.config import config, require
+from vitscope.core.errors import EXIT_DONE, UsageError
+from vitscope.core.flags import parse_flags
+from vitscope.core.strict_json import encode
+
+if TYPE_CHECKING:
+    from vitscope.infer.predictor import Predictor
+
+PROG = "vitscope explain"
+
+
+@config
+class ExplainCommand:
+    """Show where a model looks in a picture, and test whether its answer hangs on what the map marks.
+
+    MODEL is a run, a model folder (vitscope's, timm's, Hugging Face's) or a name on the hub. A ViT, DeiT or DINOv2
+    gets a map; a CNN or ResNet, which has no attention, its filters and feature maps.
+
+    The test takes the marked patches away, and puts them back: the score is compared with those of the same map moved
+    to other places.
+    """
+
+    model: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")] = None
+    """Who looks."""
+    image: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE")] = None
+    """At what: a file."""
+    method: Literal["attention", "rollout", "gradient_rollout"] | None = None
+    """attention: the weights of one layer, the default. rollout: through all layers. gradient_rollout: what speaks for
+    the class."""
+    layer: int = -1
+    """Which layer's attention, from 0 or from the end; of a rollout, the last it goes through."""
+    head: int | None = None
+    """Which head; by default the mean of all."""
+    target: str | None = None
+    """The class to explain, by its label or number; by default the likeliest."""
+    patch: tuple[int, int] | None = None
+    """Where this patch looks, by row and column, instead of what the head reads."""
+    out: str | None = None
+    """A PNG file or a folder to write to; by default IMAGE-METHOD.png in the current folder, numbered where there is
+    one."""
+    sheet: bool = False
+    """Also draw a small map for every head of every layer."""
+    tokens: bool = False
+    """Also draw who looks at whom in the layer, token by token."""
+    feature_maps: bool = False
+    """Also draw the filters that read pixels, and maps of what the layers see."""
+    overlay: bool = False
+    """Also write the map over the picture alone, at the picture's own size."""
+    overwrite: bool = False
+    """Replace files of these names."""
+    device: str = "auto"
+    """auto, cpu, cuda, cuda:N or mps."""
+    json: bool = False
+    """Print JSON."""
+
+    def __post_init__(self) -> None:
+        method = self.method or "attention"
+        require(self.head is None or method == "attention", "head", "--method attention beside it", method)
+
+
+def run(args: Sequence[str]) -> int:
+    command = parse_flags(ExplainCommand(), args, prog=PROG)
+    if command.model is None or command.image is None:
+        missing = "MODEL" if command.model is None else "IMAGE"
+        raise UsageError(f"no {missing} named", where=PROG, fix=f"`{PROG} runs/NAME photo.jpg`")
+
+    from vitscope.infer.explain.subject import has_attention, looking
+    from vitscope.infer.predictor import Predictor
+    from vitscope.models.swin import Swin
+
+    predictor = Predictor.load(find_model(command.model), device=command.device)
+    picture, model = Path(command.image).expanduser(), predictor.model
+    if has_attention(model):
+        return _show_map(command, predictor, picture)
+    if isinstance(model, Swin) and not command.feature_maps:
+        looking(model)  # says what it can have: nobody should take a feature map for a map of attention
+    _refuse_attention(command, type(model).__name__)
+    return _show_feature_maps(command, predictor, picture)
+
+
+def _show_map(command: ExplainCommand, predictor: Predictor, picture: Path) -> int:
+    from vitscope.cli.explain_tables import print_explanation
+    from vitscope.infer.explain.explain import explain
+    from vitscope.infer.explain.feature_maps import feature_maps_of
+
+    extras = ("sheet", "tokens", "feature_maps", "overlay")
+    wanted = [name.replace("_", "-") for name in extras if getattr(command, name)]
+    method = command.method or "attention"
+    places = Places(command.out, picture, method, wanted, overwrite=command.overwrite)
+    with progress_bar("testing the map") as progress:
+        found = explain(
+            predictor,
+            picture,
+            method,
+            layer=command.layer,
+            head=command.head,
+            target=command.target,
+            patch=command.patch,
+            progress=progress,
+        )
+    drawn = [found.save(places.main)]
+    if command.sheet:
+        drawn.append(found.save_sheet(places.beside("sheet")))
+    if command.tokens:
+        attention = predictor.attention(picture, layers=found.layer)
+        drawn.append(attention.save(places.beside("tokens"), layer=found.layer, head=found.head))
+    if command.feature_maps:
+        drawn.append(feature_maps_of(predictor, picture).save(places.beside("feature-maps")))
+    if command.overlay:
+        found.overlay().save(places.beside("overlay"), format="PNG")
+        drawn.append(places.beside("overlay"))
+    if command.json:
+        print_json(encode({**found.to_dict(), "files": [str(path) for path in drawn]}))
+        return EXIT_DONE
+    print_explanation(found)
+    _print_files(drawn)
+    return EXIT_DONE
+
+
+def _show_feature_maps(command: ExplainCommand, predictor: Predictor, picture: Path) -> int:
+    from vitscope.cli.explain_tables import print_feature_maps
+    from vitscope.infer.explain.feature_maps import feature_maps_of
+
+    places = Places(command.out, picture, "feature-maps", [], overwrite=command.overwrite)
+    found = feature_maps_of(predictor, picture)
+    drawn = [found.save(places.main)]
+    if command.json:
+        print_json(encode({**found.to_dict(), "files": [str(path) for path in drawn]}))
+        return EXIT_DONE
+    print_feature_maps(found)
+    _print_files(drawn)
+    return EXIT_DONE
+
+
+def _refuse_attention(command: ExplainCommand, model: str) -> None:
+    """What was asked for and only a model with attention has."""
+    asked: dict[str, Any] = {name: getattr(command, name) for name in ("method", "head", "target", "patch")}
+    asked |= {name: getattr(command, name) or None for name in ("sheet", "tokens", "overlay")}
+    asked["layer"] = None if command.layer == -1 else command.layer
+    given = [f"--{name}" for name, value in asked.items() if value is not None]
+    if given:
+        raise UsageError(
+            f"{model} has no attention, and so no {', '.join(given)}",
+            where=PROG,
+            fix="leave it out to see its filters and feature maps",
+        )
+
+
+def _print_files(paths: Sequence[Path]) -> None:
+    out = console()
+    out.print("wrote " + ", ".join(map(str, paths)), markup=False, soft_wrap=True)
