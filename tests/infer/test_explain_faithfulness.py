@@ -48,6 +48,9 @@ def test_a_map_of_what_counts_is_better_and_turned_around_worse() -> None:
     good = judged(WANTED.astype(float))
     assert good.score > 0.7
     assert good.score > good.chance.max() + 0.2
+    assert good.score > good.random.max() + 0.2
+    assert abs(good.random.mean()) < 0.2
+    assert "random patches" in str(good)
     assert good.verdict == "better than chance"
     assert good.p_better == pytest.approx(1 / (1 + DRAWS))
     bad = judged(1 - WANTED.astype(float))
