@@ -22,6 +22,7 @@ VERBS = {
     "train": "train a classifier: a recipe, a YAML file, or a data set and a model",
     "eval": "measure a trained model: accuracy with its interval, per class, what is taken for what",
     "predict": "say what pictures show: one, a folder or a pattern, with how sure the model is",
+    "serve": "answer about pictures over HTTP, with a page to drop them on",
     "convert": "write weights from anywhere in another format, with proof of what became of every tensor",
     "check": "show the environment: Python, torch, GPUs, memory, disk, extras",
 }

@@ -1,0 +1,157 @@
+"""Servers in processes of their own, as a person starts them, and plain requests to them."""
+
+from __future__ import annotations
+
+import http.client
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from PIL import Image
+
+from vitscope.models.build import build_model
+from vitscope.models.config import ViTConfig
+from vitscope.weights.folder import save_model
+
+LIMIT_S = 60.0
+TINY = ViTConfig(img_size=32, patch_size=8, embed_dim=32, depth=2, num_heads=2, num_classes=7)
+LABELS = ["ant", "bee", "cat", "dog <b>big</b>", "elk", "fox", "gnu"]
+PLAIN = "import sys; from vitscope.cli.main import main; sys.exit(main())"
+
+
+def write_model(folder: Path) -> Path:
+    """A small model that is sure of itself, and of different things for different pictures."""
+    torch.manual_seed(0)
+    network = build_model(TINY)
+    with torch.no_grad():
+        network.get_parameter("head.weight").normal_(std=0.5)
+        for block in network.get_submodule("blocks").children():
+            block.get_parameter("attn.qkv.weight").normal_(std=0.2)
+    save_model(network, folder, labels=LABELS, overwrite=True)
+    return folder
+
+
+def picture(number: int, size: tuple[int, int] = (48, 40), file_format: str = "PNG") -> bytes:
+    """Coarse random colours, so that the cut and the resizing matter little and the number much."""
+    coarse = np.random.default_rng(number).integers(0, 256, (4, 4, 3), dtype=np.uint8)
+    return encoded(Image.fromarray(coarse).resize(size, Image.Resampling.NEAREST), file_format)
+
+
+def encoded(image: Image.Image, file_format: str = "PNG", **settings: Any) -> bytes:
+    file = io.BytesIO()
+    image.save(file, file_format, **settings)
+    return file.getvalue()
+
+
+def form(files: Iterable[tuple[str, bytes]], fields: Mapping[str, str] | None = None) -> tuple[bytes, dict[str, str]]:
+    """A multipart body as browsers make it, and its header."""
+    boundary = f"----{uuid.UUID(int=7).hex}"
+    parts = [f'name="{name}"\r\n\r\n'.encode() + value.encode() for name, value in (fields or {}).items()]
+    for name, content in files:
+        head = f'name="file"; filename="{name}"\r\nContent-Type: application/octet-stream\r\n\r\n'
+        parts.append(head.encode() + content)
+    lines = [f"--{boundary}\r\nContent-Disposition: form-data; ".encode() + part + b"\r\n" for part in parts]
+    return b"".join(lines) + f"--{boundary}--\r\n".encode(), {
+        "content-type": f"multipart/form-data; boundary={boundary}"
+    }
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@dataclass
+class Served:
+    """`vitscope serve MODEL --port 0 FLAGS` until the `with` ends; `program` runs it, so that a test can bend it."""
+
+    model: Path
+    flags: Sequence[str] = ()
+    program: str = PLAIN
+    env: Mapping[str, str] = field(default_factory=dict)
+    process: subprocess.Popen[str] = field(init=False)
+    port: int = field(init=False)
+    said: str = field(init=False, default="")
+
+    def __enter__(self) -> Self:
+        command = [sys.executable, "-c", self.program, "serve", str(self.model), "--port", "0", "--device", "cpu"]
+        env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "default", **self.env}
+        self.process = subprocess.Popen(
+            [*command, *self.flags], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.said += line
+            if "Ctrl-C" in line:
+                break
+        else:
+            raise AssertionError(f"it left with {self.process.wait(LIMIT_S)}: {self.process.communicate()[1]}")
+        self.port = int(re.findall(r"http://\S+:(\d+)", self.said)[0])
+        end = time.monotonic() + LIMIT_S
+        while self.get("/readyz").status != 200:
+            assert time.monotonic() < end, self.get("/readyz").body
+            time.sleep(0.05)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
+        """Exit code and what was said on standard error."""
+        self.process.send_signal(how)
+        _, told = self.process.communicate(timeout=LIMIT_S)
+        return self.process.returncode, told
+
+    def connect(self) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=LIMIT_S)
+
+    def ask(
+        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None, **settings: Any
+    ) -> Answer:
+        connection = self.connect()
+        try:
+            connection.request(method, path, body, dict(headers or {}), **settings)
+            return read(connection)
+        finally:
+            connection.close()
+
+    def get(self, path: str, **headers: str) -> Answer:
+        return self.ask("GET", path, headers=headers)
+
+    def post(self, path: str, *files: bytes, fields: Mapping[str, str] | None = None, **headers: str) -> Answer:
+        """Files as a form, called 0, 1, 2, ..."""
+        body, kind = form(((str(number), content) for number, content in enumerate(files)), fields)
+        return self.ask("POST", path, body, {**kind, **headers})
+
+    def memory_mb(self, word: str = "VmRSS:") -> float:
+        """Now, or with `VmHWM:` the most there ever was."""
+        lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
+        return int(next(line for line in lines if line.startswith(word)).split()[1]) / 1e3
+
+    def counted(self, start: str) -> float:
+        lines = self.get("/metrics").body.decode().splitlines()
+        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(start))
+
+
+def read(connection: http.client.HTTPConnection) -> Answer:
+    answer = connection.getresponse()
+    return Answer(answer.status, {key.lower(): value for key, value in answer.getheaders()}, answer.read())
