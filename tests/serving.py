@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import http.client
 import io
 import json
+import multiprocessing
 import os
 import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -80,46 +83,72 @@ class Answer:
 
 @dataclass
 class Served:
-    """`vitscope serve MODEL --port 0 FLAGS` until the `with` ends; `program` runs it, so that a test can bend it."""
+    """`vitscope serve MODEL --port 0 FLAGS` until the `with` ends; `program` runs it, so that a test can bend it.
+
+    Importing torch is most of what a start costs, so a process that has done it forks those that serve: real ones, with
+    process ids, signals and exit codes of their own. `cold` starts an interpreter instead, as a person does.
+    """
 
     model: Path
     flags: Sequence[str] = ()
     program: str = PLAIN
     env: Mapping[str, str] = field(default_factory=dict)
-    process: subprocess.Popen[str] = field(init=False)
+    cold: bool = False
     port: int = field(init=False)
-    said: str = field(init=False, default="")
+    said: str = field(init=False)
 
     def __enter__(self) -> Self:
-        command = [sys.executable, "-c", self.program, "serve", str(self.model), "--port", "0", "--device", "cpu"]
-        env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "default", **self.env}
-        self.process = subprocess.Popen(
-            [*command, *self.flags], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.said += line
-            if "Ctrl-C" in line:
-                break
+        self._folder = tempfile.TemporaryDirectory()
+        out, self._errors = Path(self._folder.name, "out"), Path(self._folder.name, "errors")
+        args = ["serve", str(self.model), "--port", "0", "--device", "cpu", *self.flags]
+        env = {"OMP_NUM_THREADS": "1", **self.env}
+        if self.cold:
+            command = [sys.executable, "-c", self.program, *args]
+            with out.open("w") as told, self._errors.open("w") as errors:
+                self._process = subprocess.Popen(command, env={**os.environ, **env}, stdout=told, stderr=errors)
         else:
-            raise AssertionError(f"it left with {self.process.wait(LIMIT_S)}: {self.process.communicate()[1]}")
-        self.port = int(re.findall(r"http://\S+:(\d+)", self.said)[0])
+            self._process = _warm().Process(target=_run, args=(self.program, args, env, str(out), str(self._errors)))
+            self._process.start()
         end = time.monotonic() + LIMIT_S
+        while not out.is_file() or "Ctrl-C" not in out.read_text():
+            assert self.exit_code() is None, self.log()
+            assert time.monotonic() < end, self.log()
+            time.sleep(0.02)
+        self.said = out.read_text()
+        self.port = int(re.findall(r"http://\S+:(\d+)", self.said)[0])
         while self.get("/readyz").status != 200:
             assert time.monotonic() < end, self.get("/readyz").body
-            time.sleep(0.05)
+            time.sleep(0.02)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.communicate()
+        if self.exit_code() is None:
+            self._process.kill()
+        self.wait()
+        self._folder.cleanup()
 
-    def stop(self, how: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
+    @property
+    def pid(self) -> int:
+        return self._process.pid or 0
+
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        return self._process.poll() if isinstance(self._process, subprocess.Popen) else self._process.exitcode
+
+    def wait(self) -> int | None:
+        if isinstance(self._process, subprocess.Popen):
+            return self._process.wait(LIMIT_S)
+        self._process.join(LIMIT_S)
+        return self._process.exitcode
+
+    def log(self) -> str:
+        """What it has said on standard error."""
+        return self._errors.read_text() if self._errors.is_file() else ""
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> tuple[int | None, str]:
         """Exit code and what was said on standard error."""
-        self.process.send_signal(how)
-        _, told = self.process.communicate(timeout=LIMIT_S)
-        return self.process.returncode, told
+        os.kill(self.pid, how)
+        return self.wait(), self.log()
 
     def connect(self) -> http.client.HTTPConnection:
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=LIMIT_S)
@@ -144,7 +173,7 @@ class Served:
 
     def memory_mb(self, word: str = "VmRSS:") -> float:
         """Now, or with `VmHWM:` the most there ever was."""
-        lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
+        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
         return int(next(line for line in lines if line.startswith(word)).split()[1]) / 1e3
 
     def counted(self, start: str) -> float:
@@ -155,3 +184,20 @@ class Served:
 def read(connection: http.client.HTTPConnection) -> Answer:
     answer = connection.getresponse()
     return Answer(answer.status, {key.lower(): value for key, value in answer.getheaders()}, answer.read())
+
+
+@functools.cache
+def _warm() -> Any:
+    made = multiprocessing.get_context("forkserver")
+    made.set_forkserver_preload(["serving", "vitscope.serve.app", "vitscope.cli.serve", "uvicorn", "matplotlib"])
+    return made
+
+
+def _run(program: str, args: Sequence[str], env: Mapping[str, str], out: str, errors: str) -> None:
+    """In the process that serves."""
+    for path, stream in ((out, 1), (errors, 2)):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
+    os.environ.update(env)
+    torch.set_num_threads(1)
+    sys.argv = ["vitscope", *args]
+    exec(program, {"__name__": "__main__"})
