@@ -30,7 +30,7 @@ from vitscope.weights.folder import save_model
 
 LIMIT_S = 60.0
 TINY = ViTConfig(img_size=32, patch_size=8, embed_dim=32, depth=2, num_heads=2, num_classes=7)
-LABELS = ["ant", "bee", "cat", "dog <b>big</b>", "elk", "fox", "gnu"]
+LABELS = ["ant", "bee <b>big</b>", "cat", "dog", "elk", "fox", "gnu"]
 PLAIN = "import sys; from vitscope.cli.main import main; sys.exit(main())"
 
 
@@ -94,10 +94,19 @@ class Served:
     program: str = PLAIN
     env: Mapping[str, str] = field(default_factory=dict)
     cold: bool = False
+    host: str = field(init=False)
     port: int = field(init=False)
     said: str = field(init=False)
 
     def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _start(self) -> None:
         self._folder = tempfile.TemporaryDirectory()
         out, self._errors = Path(self._folder.name, "out"), Path(self._folder.name, "errors")
         args = ["serve", str(self.model), "--port", "0", "--device", "cpu", *self.flags]
@@ -107,7 +116,9 @@ class Served:
             with out.open("w") as told, self._errors.open("w") as errors:
                 self._process = subprocess.Popen(command, env={**os.environ, **env}, stdout=told, stderr=errors)
         else:
-            self._process = _warm().Process(target=_run, args=(self.program, args, env, str(out), str(self._errors)))
+            self._process = _warm().Process(
+                target=_run, args=(self.program, args, env, str(out), str(self._errors)), daemon=True
+            )
             self._process.start()
         end = time.monotonic() + LIMIT_S
         while not out.is_file() or "Ctrl-C" not in out.read_text():
@@ -115,11 +126,12 @@ class Served:
             assert time.monotonic() < end, self.log()
             time.sleep(0.02)
         self.said = out.read_text()
-        self.port = int(re.findall(r"http://\S+:(\d+)", self.said)[0])
+        host, port = re.findall(r"http://(\S+):(\d+)", self.said)[0]
+        self.port = int(port)
+        self.host = "::1" if host == "[::1]" else "127.0.0.1"
         while self.get("/readyz").status != 200:
             assert time.monotonic() < end, self.get("/readyz").body
             time.sleep(0.02)
-        return self
 
     def __exit__(self, *_: object) -> None:
         if self.exit_code() is None:
@@ -151,7 +163,7 @@ class Served:
         return self.wait(), self.log()
 
     def connect(self) -> http.client.HTTPConnection:
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=LIMIT_S)
+        return http.client.HTTPConnection(self.host, self.port, timeout=LIMIT_S)
 
     def ask(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None, **settings: Any

@@ -42,11 +42,12 @@ def parts_of(body: bytes | bytearray, boundary: str, *, most: int) -> list[Part]
         end_of_head = body.find(b"\r\n\r\n", start, start + HEAD_BYTES)
         if end_of_head < 0:
             raise _damaged("the head of a part has no end")
-        end = body.find(b"\r\n" + line, end_of_head + 2)
+        begin = end_of_head + 4
+        end = body.find(b"\r\n" + line, begin)
         if end < 0:
             raise _damaged("its end is missing")
         name, filename = _names(bytes(body[start:end_of_head]).decode("utf-8", "replace"))
-        found.append(Part(name, filename, view[end_of_head + 4 : max(end, end_of_head + 4)]))
+        found.append(Part(name, filename, view[begin:end]))
         if len(found) > most:
             raise Refusal(413, f"a form of more than {most} parts", fix="send fewer pictures at a time")
         place = end + 2

@@ -19,7 +19,7 @@ from vitscope.models.reconstruction import MaskedModel
 METHODS = ("attention",)
 LARGEST = 4_000_000
 """Pixels of the picture that is drawn on: larger ones are made smaller first."""
-STRENGTH = 0.6
+STRENGTH = 0.5
 """How much of the colours covers the picture."""
 UNSEEN = 0.35
 """How bright the picture stays where the model does not see it."""

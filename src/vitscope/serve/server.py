@@ -8,7 +8,7 @@ import socket
 import sys
 from collections.abc import Callable
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from vitscope.core.errors import EXIT_DONE, EXIT_INTERRUPTED, VitscopeError
 from vitscope.serve.config import ServeConfig
@@ -38,16 +38,23 @@ def listen(config: ServeConfig, *, token: str | None) -> socket.socket:
     host = config.host.strip("[]")
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, config.port, type=socket.SOCK_STREAM)[0]
-        bound = socket.socket(family, kind)
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind(address)
+        return _bound(socket.socket(family, kind), address)
     except OSError as error:
         raise VitscopeError(
             f"cannot listen on {host}, port {config.port}",
             where=error.strerror or str(error),
             fix="--port 0 takes any port that is free",
         ) from None
-    return bound
+
+
+def _bound(made: socket.socket, address: Any) -> socket.socket:
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(address)
+    except OSError:
+        made.close()
+        raise
+    return made
 
 
 def address_of(bound: socket.socket) -> str:

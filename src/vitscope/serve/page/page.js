@@ -81,6 +81,7 @@ async function look(file) {
   part("file-name").textContent = file.name || "";
   setImage(part("picture"), file);
   part("result").hidden = false;
+  part("drop").classList.add("compact");
   part("status").textContent = "Looking…";
   const start = performance.now();
   const classes = async () => {
