@@ -11,7 +11,8 @@ number of clients, each of which sends its next picture when it has its answer:
 
 Beside them the model alone, on batches of 32 prepared images. All take turns, round by round. "With HTTP and decoding
 subtracted" is 1 / (1 / batched - 1 / no model), as a share of the model alone; on several cores the two overlap, and it
-can exceed 1. Beside it stands what the server itself counted: pictures per second in which its model was busy.
+can exceed 1. Beside it stands what the server itself counted: pictures per second in which its model was busy. Where
+others share the machine, look at processor time: what the server's threads had of it, for each picture.
 """
 
 from __future__ import annotations
@@ -89,6 +90,11 @@ class Server:
             float(line.rpartition(" ")[2]) for line in self.get("/metrics").splitlines() if line.startswith(name)
         )
 
+    def cpu_seconds(self) -> float:
+        """That its threads had a processor: where others share the machine, far steadier than the time that passed."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def memory_mb(self) -> float:
         line = next(
             x for x in Path(f"/proc/{self.process.pid}/status").read_text().splitlines() if x.startswith("VmRSS")
@@ -159,6 +165,7 @@ def throughput(model: Path, args: argparse.Namespace) -> tuple[list[dict[str, An
     requests = [request(one) for one in pictures(64, args.side)]
     requests = (requests * (args.requests // len(requests) + 1))[: args.requests]
     rates: dict[str, list[float]] = {name: [] for name in ("batched", "one at a time", "no model", "model alone")}
+    cpu: dict[str, list[float]] = {name: [] for name in rates}
     busy, slowest = [], []
     alone = model_alone(model)
     with (
@@ -173,14 +180,17 @@ def throughput(model: Path, args: argparse.Namespace) -> tuple[list[dict[str, An
             names = list(rates)
             for name in names if number % 2 == 0 else reversed(names):
                 if name == "model alone":
+                    start = time.process_time()
                     rates[name].append(alone(args.requests))
+                    cpu[name].append(1e3 * (time.process_time() - start) / (args.requests + BATCH))
                     continue
                 server = servers[name]
-                before = server.counted("vitscope_model_seconds_total")
+                before, had = server.counted("vitscope_model_seconds_total"), server.cpu_seconds()
                 wall, seconds, statuses = asyncio.run(load(server.port, requests, args.clients))
                 if statuses != {200: len(requests)}:
                     raise RuntimeError(f"{name}: {statuses}")
                 rates[name].append(len(requests) / wall)
+                cpu[name].append(1e3 * (server.cpu_seconds() - had) / len(requests))
                 if name == "batched":
                     busy.append(len(requests) / (server.counted("vitscope_model_seconds_total") - before))
                     slowest.append(1e3 * statistics.quantiles(seconds, n=100)[-1])
@@ -189,20 +199,28 @@ def throughput(model: Path, args: argparse.Namespace) -> tuple[list[dict[str, An
                 flush=True,
             )
     net = [1 / max(1 / a - 1 / b, 1e-9) for a, b in zip(rates["batched"], rates["no model"], strict=True)]
+    net_cpu = [a - b for a, b in zip(cpu["batched"], cpu["no model"], strict=True)]
     ratios = {
         "batched / one at a time": paired_ratio(rates["batched"], rates["one at a time"]),
+        "batched / one at a time, by processor time": paired_ratio(cpu["one at a time"], cpu["batched"]),
         "batched, HTTP and decoding subtracted / model alone": paired_ratio(net, rates["model alone"]),
+        "batched, HTTP and decoding subtracted / model alone, by processor time": paired_ratio(
+            cpu["model alone"], net_cpu
+        ),
         "while the server's model is busy / model alone": paired_ratio(busy, rates["model alone"]),
-        "batched / model alone": paired_ratio(rates["batched"], rates["model alone"]),
     }
-    lines = ["| pictures/s, median of rounds | | quartiles |", "|---|---:|---:|"]
-    for name, told in rates.items():
-        middle = summary(told)
-        lines.append(f"| {name} | {middle.median:.0f} | {middle.low:.0f} to {middle.high:.0f} |")
+    lines = ["| | pictures/s | quartiles | processor, ms/picture | quartiles |", "|---|---:|---:|---:|---:|"]
+    for name in rates:
+        told, took = summary(rates[name]), summary(cpu[name])
+        lines.append(
+            f"| {name} | {told.median:.0f} | {told.low:.0f} to {told.high:.0f} "
+            f"| {took.median:.2f} | {took.low:.2f} to {took.high:.2f} |"
+        )
+    lines += ["", "| ratio, median of rounds | | quartiles |", "|---|---:|---:|"]
     for name, ratio in ratios.items():
         lines.append(f"| {name} | {ratio.median:.2f} | {ratio.low:.2f} to {ratio.high:.2f} |")
     lines.append(f"| slowest 1 % of answers, ms | {statistics.median(slowest):.0f} | |")
-    rows = [{"name": name, "rates": told} for name, told in rates.items()] + [{"name": "busy", "rates": busy}]
+    rows = [{"name": name, "pictures_per_s": rates[name], "cpu_ms": cpu[name]} for name in rates]
     return rows, "\n".join(lines)
 
 
