@@ -263,7 +263,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     if args.quick:
-        args.requests, args.clients, args.crowd_seconds = 64, 16, 1.0
+        args.requests, args.clients, args.crowd_seconds = 64, 16, 0.1
     torch.set_num_threads(1)
     import vitscope
 

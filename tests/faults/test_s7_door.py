@@ -66,7 +66,7 @@ def test_the_page_and_the_probes_need_no_token(guarded: Served) -> None:
 
 def test_the_token_is_never_said(guarded: Served) -> None:
     assert TOKEN not in guarded.said
-    assert "Authorization: Bearer" in guarded.said
+    assert '-H "Authorization: Bearer $(cat /' in guarded.said
 
 
 def test_the_token_may_come_from_the_environment(small_model: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -62,21 +63,25 @@ def run(args: Sequence[str]) -> int:
         )
         name = _name(command.model)
         address = address_of(bound)
-        return serve(
-            predictor, command, bound, name=name, token=token, started=lambda: _say(name, address, token is not None)
-        )
+        header = "" if token is None else _header(command.token_file)
+        return serve(predictor, command, bound, name=name, token=token, started=lambda: _say(name, address, header))
 
 
-def _say(name: str, address: str, needs_token: bool) -> None:
+def _say(name: str, address: str, header: str) -> None:
     """On standard output, at once: a program that started the server waits for the line."""
-    header = ' -H "Authorization: Bearer $(cat token)"' if needs_token else ""
     sys.stdout.write(
         f"{name} answers at {address}\n"
         f"  a page for people    {address}/\n"
-        f"  for programs         curl{header} -F file=@picture.jpg {address}/predict\n"
+        f"  for programs         curl {header}-F file=@picture.jpg {address}/predict\n"
         "  Ctrl-C ends it\n"
     )
     sys.stdout.flush()
+
+
+def _header(token_file: str | None) -> str:
+    """The token itself is never printed."""
+    token = "$VITSCOPE_TOKEN" if token_file is None else f"$(cat {shlex.quote(token_file)})"
+    return f'-H "Authorization: Bearer {token}" '
 
 
 def _name(model: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -28,6 +29,7 @@ from vitscope.serve.refusal import Refusal
 from vitscope.serve.uploads import Asked, read_upload
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 SMALL = 65_536
 """Bytes that are looked through on the spot; more goes to a thread, so that others need not wait."""
 
@@ -156,6 +158,7 @@ class Desk:
                 await run(self._model, look, [blank] * count)
                 self._pace = (time.monotonic() - start) / count
         except Exception as error:
-            self.not_ready = f"the model cannot be run: {(str(error).splitlines() or [''])[0]}"
-            raise
-        self.not_ready = None
+            log.error("the model cannot be run", exc_info=error)
+            self.not_ready = "the model cannot be run; the server's log has the reason"
+        else:
+            self.not_ready = None
