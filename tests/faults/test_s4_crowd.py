@@ -14,6 +14,14 @@ from vitscope.infer.predictor import Predictor
 
 CROWD = 500
 QUEUE = 64
+SLOW = """
+import sys, time
+from vitscope.infer.predictor import Predictor
+probabilities = Predictor.probabilities
+Predictor.probabilities = lambda self, images: time.sleep(0.3) or probabilities(self, images)
+from vitscope.cli.main import main
+sys.exit(main())
+"""
 KINDS = 40
 """Different pictures, so that an answer to somebody else would be seen."""
 
@@ -85,6 +93,18 @@ def test_500_at_a_queue_of_64(small_model: Path, files: list[bytes], wanted: lis
         assert server.counted("vitscope_batch_pictures_sum") == answered
         assert server.counted("vitscope_batch_pictures_count") < answered / 2, "nothing was gathered into batches"
         assert server.stop() == (0, "")
+
+
+def test_nobody_waits_beyond_the_deadline(small_model: Path, files: list[bytes]) -> None:
+    with Served(small_model, ["--max-batch", "1", "--deadline-s", "1"], SLOW) as server:
+        answer = server.post("/predict", *files[:20])
+        assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+        assert "within 1 s" in answer.json()["error"]
+        assert server.counted("vitscope_pictures_in_work") == 0
+        end = time.monotonic() + LIMIT_S
+        while server.counted("vitscope_pictures_waiting") and time.monotonic() < end:
+            time.sleep(0.05)
+        assert server.counted("vitscope_batch_pictures_sum") < 20, "the model looked at pictures nobody waited for"
 
 
 @pytest.mark.slow
