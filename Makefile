@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+SUDO := $(if $(filter-out 0,$(shell id -u)),sudo)
 EXTRAS := dev,tune,serve,export,quant,hub
 
 # Two torch threads per process on few cores run many times slower than one.
@@ -11,7 +12,7 @@ TESTENV := OMP_NUM_THREADS=1
 TESTS := -m pytest -n logical --maxprocesses 4 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow test-gpu lint bench clean
+.PHONY: help setup demo test test-slow test-gpu lint bench browser clean
 
 help:
 	@echo "make demo       train a small ViT on digits in under a minute, test it, look inside"
@@ -20,6 +21,7 @@ help:
 	@echo "make test-gpu   run the tests that need a CUDA GPU, and a C compiler with Python's headers"
 	@echo "make lint       ruff, pyright, import-linter"
 	@echo "make bench      time our ViT against timm's and transformers'"
+	@echo "make browser    install what the test of the server's page needs: Debian's chromium and selenium"
 	@echo "make setup      make $(VENV) with all extras"
 	@echo "make clean      remove what the other targets made"
 
@@ -67,6 +69,13 @@ lint: setup
 
 bench: setup
 	$(BIN)/python bench/throughput.py
+
+# The driver must fit the browser, so both come from one place; selenium runs with Debian's own Python.
+browser:
+	@command -v apt-get >/dev/null || { echo "error: this is not Debian or Ubuntu: there is no apt-get"; \
+	  echo "to do: install chromium, chromedriver and selenium for /usr/bin/python3 as your system does"; exit 1; }
+	$(SUDO) apt-get update --quiet
+	$(SUDO) apt-get install --quiet --yes --no-install-recommends chromium chromium-driver python3-selenium fonts-dejavu-core
 
 clean:
 	rm -rf $(VENV) build dist demo-out .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from serving import Served
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -20,3 +24,22 @@ def cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]
         del os.environ["VITSCOPE_CACHE"]
     else:
         os.environ["VITSCOPE_CACHE"] = before
+
+
+@pytest.fixture(scope="session")
+def small_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model folder that servers are started with."""
+    from serving import write_model
+
+    return write_model(tmp_path_factory.mktemp("serving") / "small-model")
+
+
+@pytest.fixture(scope="session")
+def server(small_model: Path) -> Iterator[Served]:
+    """One server for all tests that leave it as it was."""
+    pytest.importorskip("fastapi")
+    pytest.importorskip("uvicorn")
+    from serving import Served
+
+    with Served(small_model, ["--max-batch", "16"]) as started:
+        yield started

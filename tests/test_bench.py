@@ -205,3 +205,14 @@ def test_load_is_timed_and_weighed_against_timm() -> None:
 def test_folder_prediction_is_timed_beside_the_model_alone() -> None:
     (row,) = table_rows(run("predict_folder.py"))
     assert float(row[-1].split()[0]) > 0
+
+
+@pytest.mark.slow
+def test_serve_times_batches_against_single_pictures_and_a_crowd() -> None:
+    pytest.importorskip("uvicorn")
+    output = run("serve.py", device=False)
+    rows = {row[0]: float(row[1]) for row in table_rows(output)}
+    assert {"batched / one at a time", "batched, HTTP and decoding subtracted / model alone"} <= set(rows)
+    assert all(value > 0 for value in rows.values())
+    first, *_ = table_rows(run("serve.py", "--crowd", "80", device=False))
+    assert int(first[1]) + int(first[2]) == 80

@@ -38,7 +38,14 @@ def trains(command: str) -> bool:
     return shlex.split(command)[1] in ("train", "eval")
 
 
-COMMANDS = sorted({command for page in PAGES for command in commands(page) if not trains(command)})
+def serves(command: str) -> bool:
+    """Whether it would go on until it is told to stop: tests/serve/test_serve_docs.py runs these."""
+    return shlex.split(command)[1] == "serve"
+
+
+COMMANDS = sorted(
+    {command for page in PAGES for command in commands(page) if not trains(command) and not serves(command)}
+)
 TRAINING_PAGES = [page for page in PAGES if any(map(trains, commands(page)))]
 PYTHON_PAGES = [page for page in PAGES if blocks(page, "python")]
 

@@ -25,6 +25,7 @@ VERBS = {
     "bench": "time a model: beside timm and transformers, in smaller numbers, compiled; which way is fastest here",
     "features": "take what a model makes of pictures: to a file, to find like ones, to judge it by, as a map",
     "explain": "show where a model looks in a picture, and test whether its answer hangs on that",
+    "serve": "answer about pictures over HTTP, with a page to drop them on",
     "convert": "write weights from anywhere in another format, with proof of what became of every tensor",
     "export": "write a model as one file other programs run, ONNX or .pt2, after comparing its answers",
     "check": "show the environment: Python, torch, GPUs, memory, disk, extras",

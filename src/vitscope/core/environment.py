@@ -32,6 +32,11 @@ def cache_root() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "vitscope"
 
 
+def serve_token() -> str | None:
+    """What clients of `vitscope serve` must send: `$VITSCOPE_TOKEN`."""
+    return os.environ.get("VITSCOPE_TOKEN")
+
+
 def ask_for_repeatable_kernels() -> None:
     """cuBLAS gives the same bits every time only with a workspace of fixed size, chosen before its first use."""
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
