@@ -86,6 +86,7 @@ def test_exif_orientation_is_applied(orientation: int, kind: str) -> None:
     assert decoded.size == (32, 48)
     off = np.abs(np.asarray(decoded.picture, dtype=int) - np.asarray(upright, dtype=int)).max()
     assert off <= (8 if kind == "JPEG" else 0)
+    assert decode_image(decoded.picture).tobytes() == decoded.picture.tobytes()  # and is not applied again
     assert [remark for remark in decoded.remarks if "orientation" in remark] == (
         [f"EXIF orientation {orientation}: turned upright"] if orientation > 1 and kind != "TIFF" else []
     )

@@ -269,7 +269,9 @@ def _upright(opened: Image.Image, picture: Image.Image, remarks: list[str]) -> I
         return picture
     if orientation in UPRIGHT:
         remarks.append(f"EXIF orientation {orientation}: turned upright")
-        return picture.transpose(UPRIGHT[orientation])
+        turned = picture.transpose(UPRIGHT[orientation])
+        turned.info.pop("exif", None)  # whoever reads it again would turn the picture once more
+        return turned
     if orientation != 1:
         remarks.append(f"EXIF orientation {orientation!r} means nothing: taken as it lies")
     return picture
