@@ -25,17 +25,10 @@ PICTURE: tuple[str, ...] = ("img_size", "patch_size", "in_chans", "num_classes")
 def layers_for(opened: Source, given: ModelConfig | None) -> tuple[ModelConfig, list[str]]:
     """The settings that say which layers the tensors belong to, and what is to be said of them."""
     if given is None and opened.config is None:
-        folder = opened.path.parent
         what = "a bare weights file does not say which model it is for"
-        if Path(opened.words).is_dir():
-            what = (
-                f"'{folder}' is not a saved model: it has no {CONFIG}, and weights alone do not say what they are for"
-            )
-        raise ConfigError(
-            what,
-            where=opened.words,
-            fix=_which_config(opened),
-        )
+        if not Path(opened.words).is_file():  # a folder, or a repository on the hub
+            what = f"'{opened.words}' is not a saved model: it has no {CONFIG}, and weights alone do not say what for"
+        raise ConfigError(what, where=str(opened.path), fix=_which_config(opened))
     if given is None:
         return opened.config, []  # pyright: ignore[reportReturnType]
     if opened.config is None:
