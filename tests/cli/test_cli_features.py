@@ -188,3 +188,19 @@ def test_mistakes_are_told(
     assert told in err
     assert Path("there.npz").read_bytes() == b"what was there"
     assert not Path("a.npz").exists()
+
+
+def test_pictures_that_are_there_stay(
+    photos: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(photos)
+    Path("map.png").write_bytes(b"mine")
+    args = ["features", "model", "photos", "--map", "map.png", "--device", "cpu"]
+    assert main(args) == 2
+    assert "is there already" in capsys.readouterr().err
+    assert Path("map.png").read_bytes() == b"mine"
+    assert main([*args, "--overwrite"]) == 0
+    near = ["features", "model", "photos", "--nearest", "photos/even/04.png", "--device", "cpu"]
+    assert main(near) == main(near) == 0
+    assert Path("04-nearest.png").is_file()
+    assert Path("04-nearest-2.png").is_file()

@@ -125,3 +125,10 @@ def test_mistakes_are_told(
     told = capsys.readouterr().err
     assert told.startswith("error: ")
     assert said in told
+
+
+def test_weights_alone_are_told_what_to_do_with(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    torch.save(build_model(TINY).state_dict(), photos / "bare.pth")
+    for verb in ("predict", "explain"):
+        assert main([verb, str(photos / "bare.pth"), str(photos / "photos/0.png")]) == 2
+        assert "bare.pth FOLDER --model NAME`" in capsys.readouterr().err

@@ -104,7 +104,10 @@ def test_agreement_and_divergence() -> None:
     half = torch.tensor([[0.0, 0.0], [0.0, 0.0]])
     expected = torch.nn.functional.kl_div(half.log_softmax(-1), plain.softmax(-1), reduction="batchmean").item()
     assert divergence(plain, half) == pytest.approx(expected, rel=1e-5)
-    assert divergence(plain, plain / 0) == float("inf")
+    broken = torch.full_like(plain, float("nan"))
+    assert divergence(plain, broken) == float("inf")
+    assert agreement(torch.tensor([[2.0, 1.0]] * 2), broken) == 0.0  # though the largest of no numbers is the first
+    assert Sample(torch.zeros(2, 3, 4, 4), torch.tensor([0, 0])).accuracy(broken) == 0.0
 
 
 def test_ways_are_measured_side_by_side(model: VisionModel, sample: Sample) -> None:
@@ -182,6 +185,40 @@ def test_samples_of_pictures_leave_out_what_cannot_be_read(tmp_path) -> None:  #
     assert sample.labels is None
     assert len(bad) == 1
     assert "5.png" in bad[0]
+
+
+def test_samples_are_from_all_over() -> None:
+    sample = Sample(torch.zeros(280, 1, 2, 2), torch.arange(280) // 40)
+    labels = sample.spread(64).labels
+    assert labels is not None
+    counts = torch.bincount(labels, minlength=7)
+    assert counts.min() >= 8
+    assert counts.sum() == 64
+
+
+def test_predictors_of_one_model_in_other_numbers_do_not_meet(model: VisionModel) -> None:
+    before = deepcopy(model.state_dict())
+    images = torch.randn(2, 3, 32, 32)
+    plain = Predictor(model, device="cpu")
+    (first, _) = plain.classify(images)
+    half = Predictor(model, device="cpu", dtype="bf16")
+    assert half.classify(images)[0].confidence != first.confidence
+    assert plain.classify(images)[0] == first
+    assert Predictor(model, device="cpu").classify(images)[0] == first
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+
+
+def test_predicting_while_a_model_trains_changes_nothing_of_it() -> None:
+    torch.manual_seed(0)
+    resnet = create_model("resnet18", num_classes=3, img_size=32)
+    predictor = Predictor(resnet, device="cpu")
+    images = torch.randn(3, 3, 32, 32)
+    alone = predictor.classify(images[:1])
+    before = deepcopy(resnet.state_dict())
+    resnet.train()
+    assert predictor.classify(images)[0].confidence == pytest.approx(alone[0].confidence, abs=1e-6)
+    assert resnet.training
+    assert all(torch.equal(tensor, before[name]) for name, tensor in resnet.state_dict().items())
 
 
 def test_a_predictor_in_eight_bits_leaves_the_callers_model_alone(model: VisionModel) -> None:

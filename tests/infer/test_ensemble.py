@@ -130,3 +130,8 @@ def test_other_classes_are_refused() -> None:
         Ensemble([member(0), member(1, labels=["ant", "bee", "dog"])])
     with pytest.raises(UsageError, match="at least one"):
         Ensemble([])
+
+
+def test_no_classes_at_all_cannot_be_asked_for() -> None:
+    with pytest.raises(UsageError, match="top_k"):
+        Ensemble([member(0)]).classify(torch.zeros(1, 3, 16, 16), top_k=0)

@@ -229,7 +229,7 @@ def test_a_masked_model_looks_with_its_encoder() -> None:
 
 SWIN = SwinConfig(img_size=32, embed_dim=16, depths=(2,), num_heads=(2,), window_size=4)
 OTHERS = {
-    "swin": (SWIN, "Swin attends inside small windows", "--features"),
+    "swin": (SWIN, "Swin attends inside small windows", "--feature-maps"),
     "cnn": (CNNConfig(img_size=16, in_chans=3, widths=(4,)), "CNN has no attention", "feature_maps_of"),
     "lstm": (LSTMConfig(img_size=16, in_chans=3, embed_dim=8), "neither attention nor feature maps", "predict"),
 }

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from vitscope.cli.console import print_json
-from vitscope.cli.model_source import find_model
+from vitscope.cli.model_source import find_described_model
 from vitscope.core.config import config, require
 from vitscope.core.errors import EXIT_DONE, UsageError, expected
 from vitscope.core.flags import parse_flags
@@ -140,7 +140,7 @@ def _model(name: str) -> Any:
         raise UsageError(f"'{name}' is neither a model's name nor a folder", where=PROG, fix=near)
     settings = model_config(name) if name in VARIANTS else None
     if settings is None or is_classifier(settings):
-        model = load_model(find_model(name)) if settings is None else build_model(settings)
+        model = load_model(find_described_model(name)) if settings is None else build_model(settings)
         if getattr(model, "num_classes", 0):
             return model.eval()
     raise UsageError(

@@ -66,6 +66,9 @@ def print_ways(command: Any, facts: dict[str, Any], told: dict[str, Any]) -> Non
     if all(not row[2] for row in rows):  # nobody said what the pictures show
         columns, rows = columns[:2] + columns[4:], [row[:2] + row[4:] for row in rows]
     print_table(columns, rows, numbers=columns[1:], drop=("p95", "size"))
+    for way in told["ways"]:
+        if "problem" in way:
+            out.print(f"{way['way']}: {way['problem']}", markup=False)
     for reason in told["left_out"]:
         out.print(f"left out: {reason}", markup=False)
     for reason in told["bad_pictures"][:3]:
@@ -83,7 +86,7 @@ def print_ways(command: Any, facts: dict[str, Any], told: dict[str, Any]) -> Non
 
 def _cells(way: dict[str, Any]) -> list[str]:
     if "problem" in way:
-        return [way["way"], way["problem"], *[""] * 8]
+        return [way["way"], "-", *[""] * 8]
     return [
         way["way"],
         f"{way['agreement']:.2%}",
@@ -108,9 +111,7 @@ def _sensitivity(
     command: Any, model: VisionModel, sample: Sample, device: torch.device, ways: list[Way], told: dict[str, Any]
 ) -> list[Way]:
     """Fill `told`; the ways with layers kept in floats, where some must be."""
-    few = Sample(
-        sample.images[:SENSITIVITY_PICTURES], None if sample.labels is None else sample.labels[:SENSITIVITY_PICTURES]
-    )
+    few = sample.spread(SENSITIVITY_PICTURES)
     batch_size = max(command.batch)
     with progress_bar("layer by layer") as progress:
         ranked = sensitivities(model, few, "int8", device=device, batch_size=batch_size, progress=progress)
@@ -118,7 +119,8 @@ def _sensitivity(
         model, sample, "int8", ranked, at_least=command.agreement, device=device, batch_size=batch_size
     )
     told["sensitivity"] = [asdict(one) for one in ranked]
-    told["keep_float"] = {"layers": list(kept), "agreement": reached, "pictures": len(few)}
+    told["keep_float"] = {"layers": list(kept), "agreement": reached, "pictures": len(sample)}
+    told["sensitivity_pictures"] = len(few)
     return [Way("int8", way.launch, kept) for way in ways if way.dtype == "int8" and kept]
 
 
@@ -133,7 +135,7 @@ def _print_sensitivity(command: Any, told: dict[str, Any]) -> None:
     out = console()
     out.print(
         f"\nThe ten of {len(told['sensitivity'])} linear layers that 8 bits (int8) hurt most, each alone, on "
-        f"{kept['pictures']} pictures.",
+        f"{told['sensitivity_pictures']} pictures.",
         markup=False,
     )
     if kept["layers"]:

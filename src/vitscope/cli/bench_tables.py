@@ -63,7 +63,7 @@ def print_contest(command: Any, facts: dict[str, Any], told: dict[str, Any]) -> 
     for row in told["rows"]:
         cells = [row["work"], row["launch"], str(row["batch"]), row["who"]]
         if "problem" in row:
-            rows.append([*cells, row["problem"], "", "", "", ""])
+            rows.append([*cells, "-", "", "", "", ""])
             continue
         rate = f"{row['images_per_s']:,.{0 if row['images_per_s'] >= 100 else 1}f} ({row['spread_percent']:.0f} %)"
         times = [f"{row[key]:.2f}" if key in row else "" for key in ("latency_ms_p50", "latency_ms_p95")]
@@ -75,9 +75,12 @@ def print_contest(command: Any, facts: dict[str, Any], told: dict[str, Any]) -> 
         rows.append([*cells, rate, *times, memory, ratio])
     if all(not row[-1] for row in rows):
         columns, rows = columns[:-1], [row[:-1] for row in rows]
-    print_table(columns, rows, numbers=("batch", "images/s", "p50 ms", "p95 ms", "memory"), drop=("memory",))
+    print_table(columns, rows, numbers=("batch", "images/s", "p50 ms", "p95 ms", "memory"))
+    out.print()
+    for who, why in dict.fromkeys((row["who"], row["problem"]) for row in told["rows"] if "problem" in row):
+        out.print(f"{who}: {why}", markup=False)
     out.print(
-        f"\nMedians of {told['rounds']} rounds in turns; in brackets how far the quartiles are apart. Memory: "
+        f"Medians of {told['rounds']} rounds in turns; in brackets how far the quartiles are apart. Memory: "
         "at the peak on a GPU, on a CPU what a call takes beyond the model.",
         markup=False,
     )

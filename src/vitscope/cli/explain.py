@@ -10,7 +10,7 @@ import tyro
 
 from vitscope.cli.console import console, print_json
 from vitscope.cli.explain_files import Places
-from vitscope.cli.model_source import find_model
+from vitscope.cli.model_source import find_described_model
 from vitscope.cli.progress import progress_bar
 from vitscope.core.config import config, require
 from vitscope.core.errors import EXIT_DONE, UsageError
@@ -82,7 +82,7 @@ def run(args: Sequence[str]) -> int:
     from vitscope.infer.predictor import Predictor
     from vitscope.models.swin import Swin
 
-    predictor = Predictor.load(find_model(command.model), device=command.device)
+    predictor = Predictor.load(find_described_model(command.model), device=command.device)
     picture, model = Path(command.image).expanduser(), predictor.model
     if has_attention(model):
         return _show_map(command, predictor, picture)

@@ -52,7 +52,7 @@ def _main(out: str | None, name: str) -> Path:
         raise UsageError(
             expected("--out", "a folder, or a file that ends in .png", repr(out)),
             where=PROG,
-            fix=f"--out {path.stem}.png",
+            fix=f"--out {path.with_suffix('.png')}",
         )
     if path.exists() and not path.is_dir():
         raise UsageError(expected("--out", "a folder, or a file that ends in .png", repr(out)), where=PROG)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from vitscope.cli.console import console, in_bytes, plain_table, print_json
-from vitscope.cli.model_source import find_model
+from vitscope.cli.model_source import find_described_model
 from vitscope.core.config import config
 from vitscope.core.errors import EXIT_DONE, UsageError
 from vitscope.core.flags import parse_flags
@@ -63,7 +63,7 @@ def run(args: Sequence[str]) -> int:
 
     types = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
     report = export_model(
-        find_model(command.model),
+        find_described_model(command.model),
         command.out,
         format=command.format,
         img_size=command.img_size,

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from vitscope.cli.console import print_json
-from vitscope.cli.model_source import find_model
+from vitscope.cli.model_source import find_described_model
 from vitscope.core.config import config, require
 from vitscope.core.errors import EXIT_DATA, EXIT_DONE, UsageError
 from vitscope.core.flags import parse_flags
@@ -105,7 +105,7 @@ def run(args: Sequence[str]) -> int:
 
     paths = Paths.of(command)
     predictor = Predictor.load(
-        find_model(command.model or ""),
+        find_described_model(command.model or ""),
         device=command.device,
         dtype=DTYPES[command.dtype],
         batch_size=command.batch_size,

@@ -30,7 +30,7 @@ class Paths:
     def of(cls, command: FeaturesCommand) -> Paths:
         return cls(
             _out(command),
-            None if command.map is None else _png(Path(command.map), "--map", command.images),
+            None if command.map is None else _png(Path(command.map), "--map", command),
             _sheet(command),
         )
 
@@ -51,21 +51,26 @@ def _sheet(command: FeaturesCommand) -> Path | None:
     if command.nearest is None or command.sheet == NO_SHEET or (command.sheet is None and command.json):
         return None
     if command.sheet is not None:
-        return _png(Path(command.sheet), "--sheet", command.images)
+        return _png(Path(command.sheet), "--sheet", command)
     name = re.sub(r"[^\w.-]+", "-", Path(command.nearest).stem).strip("-.") or "picture"
-    path = Path(f"{name}-nearest.png")
+    path, number = Path(f"{name}-nearest.png"), 1
+    while path.exists() and not command.overwrite:
+        number += 1
+        path = Path(f"{name}-nearest-{number}.png")
     return None if _lies_among(path, command.images) else path
 
 
-def _png(path: Path, flag: str, images: Sequence[str]) -> Path:
+def _png(path: Path, flag: str, command: FeaturesCommand) -> Path:
     if path.suffix.lower() != ".png":
         raise UsageError(
             expected(flag, "a file that ends in .png", repr(str(path))),
             where=PROG,
-            fix=f"{flag} {path.stem or 'map'}.png",
+            fix=f"{flag} {path.with_suffix('.png') if path.stem else 'map.png'}",
         )
     _refuse_place(path, flag)
-    if _lies_among(path, images):
+    if path.exists() and not command.overwrite:
+        raise UsageError(f"'{path}' is there already", where=PROG, fix=f"add --overwrite, or give another {flag}")
+    if _lies_among(path, command.images):
         raise UsageError(f"{flag} would lie among the pictures", where=str(path), fix=f"give {flag} another folder")
     return path
 

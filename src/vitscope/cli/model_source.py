@@ -23,6 +23,22 @@ def find_model(source: str) -> str | Path:
     return source if is_itself else find_model_folder(source, otherwise=ANY_SOURCE)
 
 
+def find_described_model(source: str) -> str | Path:
+    """The same for verbs that cannot be told whose layers a bare weights file is for."""
+    found = find_model(source)
+    if Path(found).is_file():
+        from vitscope.weights.source import open_source
+
+        with open_source(found) as opened:
+            if opened.config is None:
+                raise UsageError(
+                    f"'{source}' holds weights alone: it does not say which model they are for",
+                    where="looked for config.json beside it",
+                    fix=f"make a model folder of it first: `vitscope convert {source} FOLDER --model NAME`",
+                )
+    return found
+
+
 def find_model_folder(source: str | Path, *, otherwise: str = "give a run or model folder") -> Path:
     """The model folder that is meant: itself, or the one in a run's folder. `otherwise` is what else could be given."""
     hidden = is_hidden_name(source)

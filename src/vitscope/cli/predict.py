@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from vitscope.cli.console import console, print_json, print_table
-from vitscope.cli.model_source import find_model
+from vitscope.cli.model_source import find_described_model
 from vitscope.cli.progress import progress_bar
 from vitscope.core.config import config, require
 from vitscope.core.errors import EXIT_DATA, EXIT_DONE, UsageError
@@ -76,7 +76,7 @@ def run(args: Sequence[str]) -> int:
 
     members = [
         Predictor.load(
-            find_model(name),
+            find_described_model(name),
             device=command.device,
             dtype=command.dtype,
             launch=command.launch,

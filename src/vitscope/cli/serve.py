@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from vitscope.cli.model_source import find_model
+from vitscope.cli.model_source import find_described_model
 from vitscope.core.config import config
 from vitscope.core.errors import UsageError
 from vitscope.core.flags import parse_flags
@@ -56,7 +56,7 @@ def run(args: Sequence[str]) -> int:
 
         types = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
         predictor = Predictor.load(
-            find_model(command.model),
+            find_described_model(command.model),
             device=command.device,
             dtype=types[command.dtype],
             temperature=command.temperature,

@@ -45,6 +45,8 @@ class Ensemble:
         self, pictures: Pictures, *, top_k: int = 5, views: Sequence[str] = (), progress: Progress | None = None
     ) -> list[Prediction]:
         """As a predictor's, with `agreement`: the share of the members, by weight, that name the same class first."""
+        if top_k < 1:
+            raise UsageError(expected("top_k", "a number from 1", top_k), where="classify")
         given = find_pictures(pictures)
         mean = torch.zeros(len(given), len(self.labels))
         votes = torch.zeros(len(given), len(self.labels))

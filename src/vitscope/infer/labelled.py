@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -32,8 +33,9 @@ def labelled_logits(
     preprocessing: PreprocessConfig | None = None,
     most: int | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Logits (N, K) and labels (N,) on the CPU, of the first `most` pictures of a part, or of all."""
+    """Logits (N, K) and labels (N,) on the CPU, of all pictures of a part, or of `most` from all over it."""
     predictor.require_classes()
+    dataset = _thinned(dataset, part, most)
     order = class_order(predictor.model.labels, dataset.class_names, predictor.num_classes, where=dataset.source.place)
     loader = make_loader(
         dataset,
@@ -43,17 +45,23 @@ def labelled_logits(
         device=predictor.device,
         batch_size=predictor.batch_size,
     )
-    logits, labels, count = [], [], 0
+    logits, labels = [], []
     try:
         for batch in loader.epoch(0):
             logits.append(predictor.logits(batch.images.to(predictor.dtype)).float().cpu()[:, order])
             labels.append(batch.labels.cpu())
-            count += len(batch.labels)
-            if most is not None and count >= most:
-                break
     finally:
         loader.close()
-    return torch.cat(logits)[:most], torch.cat(labels)[:most]
+    return torch.cat(logits), torch.cat(labels)
+
+
+def _thinned(dataset: Dataset, part: Part, most: int | None) -> Dataset:
+    """With fewer pictures in a part. Folders come class by class, so they are taken from all over."""
+    rows = dataset.splits[part]
+    if most is None or len(rows) <= most:
+        return dataset
+    chosen = rows[np.linspace(0, len(rows), most, endpoint=False, dtype=np.int64)]
+    return replace(dataset, splits=replace(dataset.splits, **{part: chosen}))
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,8 @@ class Captured:
     def __call__(self, images: Tensor) -> Tensor:
         """The answer is the caller's to keep: the next call does not write over it."""
         if self._graph is None:
-            self._images = images.clone()
+            with torch.inference_mode(False):  # so that it can be written to inside inference mode and outside
+                self._images = torch.empty_like(images).copy_(images)
             self._graph, self._answer = as_cuda_graph(lambda: self.forward(self._images))
         self._images.copy_(images)
         self._graph.replay()

@@ -12,7 +12,7 @@ from torch import Tensor
 from vitscope.core.device import pick_device
 from vitscope.core.errors import UsageError, VitscopeError, expected
 from vitscope.data.config import PreprocessConfig, half_normalised
-from vitscope.infer.cheaper.dtypes import Dtype, in_dtype
+from vitscope.infer.cheaper.dtypes import TORCH_DTYPES, Dtype, in_dtype
 from vitscope.infer.features.extract import features_of
 from vitscope.infer.features.features import Features
 from vitscope.infer.features.layouts import Tokens
@@ -23,6 +23,7 @@ from vitscope.infer.stream import Prepare, prepare_for, stacked, stream
 from vitscope.infer.views import prepare_views
 from vitscope.models.config import pair
 from vitscope.models.model import VisionModel
+from vitscope.models.modes import in_mode
 from vitscope.models.reconstruction import MaskedModel
 from vitscope.train.memory import is_out_of_memory
 from vitscope.weights.fit import fitted_preprocessing
@@ -39,8 +40,8 @@ Ask = Callable[[Tensor], Tensor]
 
 
 class Predictor:
-    """Asks a model about pictures, whatever they come as. The model is put on `device`, in `dtype` and in eval mode,
-    and stays the caller's: nothing else about it changes."""
+    """Asks a model about pictures, whatever they come as. The model is put on `device` and in eval mode, and stays the
+    caller's: nothing else about it changes. Where `dtype` is another than its own, a copy is asked."""
 
     def __init__(
         self,
@@ -65,8 +66,7 @@ class Predictor:
         self.batch_size, self.threads, self.temperature = batch_size, threads, temperature
         self.launch: Launch = launch
         self.model, self.dtype = in_dtype(model, dtype, self.device, keep_float=keep_float)
-        self.logits: Forward = launched(self.model, launch, device=self.device, batch_size=batch_size)
-        """(B, K), for images that are prepared."""
+        self._forward: Forward = launched(self.model, launch, device=self.device, batch_size=batch_size)
         self.labels = _labels_of(model)
         self.preprocessing = preprocessing_of(model)
 
@@ -74,7 +74,9 @@ class Predictor:
     def load(cls, source: str | Path, *, config: Any = None, **settings: Any) -> Self:
         """From whatever `load_model` takes: a run, a folder of ours, timm's or Hugging Face's, a hub name, or, with
         `config`, a weights file. `settings` are those of the class."""
-        return cls(load_model(source, config=config), **settings)
+        dtype = settings.get("dtype", "fp32")
+        kind = dtype if isinstance(dtype, torch.dtype) else TORCH_DTYPES.get(dtype)
+        return cls(load_model(source, config=config, dtype=kind), **settings)
 
     @property
     def num_classes(self) -> int:
@@ -133,6 +135,11 @@ class Predictor:
             progress=progress,
         )
 
+    def logits(self, images: Tensor) -> Tensor:
+        """(B, K), for images that are prepared, as in evaluation whatever mode the model was put into meanwhile."""
+        with in_mode(self.model, training=False):
+            return self._forward(images)
+
     def probabilities(self, images: Tensor) -> Tensor:
         """(B, K) in float32, for images that are prepared."""
         return (self.logits(images).float() / self.temperature).softmax(-1)
@@ -189,7 +196,8 @@ class Predictor:
     def _attempt(self, question: Ask, images: Sequence[Tensor]) -> Tensor | str:
         """The answers, or what was said when memory ran out: an error under way would keep what it passed through."""
         try:
-            return question(stacked(images, self.preprocessing, self.device, self.dtype))
+            with in_mode(self.model, training=False):
+                return question(stacked(images, self.preprocessing, self.device, self.dtype))
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -205,7 +213,7 @@ class Predictor:
                 fix="take a smaller model or another device, or dtype='bf16'",
             )
         if self.launch != "eager":  # which fills batches up to one size
-            self.logits = launched(self.model, self.launch, device=self.device, batch_size=count // 2)
+            self._forward = launched(self.model, self.launch, device=self.device, batch_size=count // 2)
         return count // 2
 
     def attention(self, picture: Pictures, *, layers: int | Sequence[int] | None = None) -> AttentionMaps:

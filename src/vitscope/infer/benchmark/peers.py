@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from vitscope.core.config import field_types
-from vitscope.core.errors import UsageError
+from vitscope.core.errors import UsageError, VitscopeError
 from vitscope.models.build import build_model
 from vitscope.models.config import ModelConfig, pair
 from vitscope.models.model import VisionModel
@@ -121,7 +121,9 @@ def prove_equal(config: ModelConfig, names: list[str]) -> Proof:
 
 
 def short(error: Exception) -> str:
-    """One line that fits a table."""
+    """One line: a refusal of our own in its words, others with their kind."""
+    if isinstance(error, VitscopeError):
+        return error.what.replace("|", "/")
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0] if lines else ''}"[:120].replace("|", "/")
 

@@ -65,12 +65,9 @@ def interleaved(calls: dict[str, Call], clock: Clock, *, rounds: int, least_seco
     """
     fastest = min(clock.seconds_per_call(call, 1) for call in calls.values())
     repeats = max(1, math.ceil(least_seconds / fastest))
-    names = list(calls)
-    seconds: dict[str, list[float]] = {name: [] for name in names}
-    for i in range(rounds):
-        cycle, first = divmod(i, len(names))
-        order = names[first:] + names[:first]
-        for name in order if cycle % 2 == 0 else reversed(order):  # so that nobody always follows the same one
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    for order in _orders(list(calls), rounds):
+        for name in order:
             seconds[name].append(clock.seconds_per_call(calls[name], repeats))
     return seconds
 
@@ -122,10 +119,22 @@ def single_calls(calls: dict[str, Call], clock: Clock, *, rounds: int, least_sec
     fastest = min(waiting.seconds_per_call(call, 1) for call in calls.values())
     repeats = max(1, math.ceil(least_seconds / fastest))
     seconds: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(rounds):
-        for name, call in calls.items():
-            seconds[name] += [waiting.seconds_per_call(call, 1) for _ in range(repeats)]
+    for order in _orders(list(calls), rounds):
+        for name in order:
+            seconds[name] += [waiting.seconds_per_call(calls[name], 1) for _ in range(repeats)]
     return seconds
+
+
+def _orders(names: list[str], rounds: int) -> Iterator[list[str]]:
+    """Who comes after whom, round by round: so that nobody always follows the same one.
+
+    >>> list(_orders(["a", "b"], 4))
+    [['a', 'b'], ['b', 'a'], ['b', 'a'], ['a', 'b']]
+    """
+    for i in range(rounds):
+        cycle, first = divmod(i, len(names))
+        order = names[first:] + names[:first]
+        yield order if cycle % 2 == 0 else order[::-1]
 
 
 def percentile(values: list[float], share: float) -> float:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from vitscope.core.errors import UsageError, VitscopeError, expected
 from vitscope.models.model import VisionModel
+from vitscope.weights.proof import in_silence
 
 Dtype = Literal["fp32", "bf16", "fp16", "int8", "int8_weights"]
 DTYPES: tuple[Dtype, ...] = get_args(Dtype)
@@ -27,13 +28,15 @@ def in_dtype(
 ) -> tuple[VisionModel, torch.dtype]:
     """`model` on a device in such numbers, in eval mode, and the type its images must have.
 
-    Floats are cast in place; for 8 bits a copy is made. `keep_float` names layers that stay floats, as patterns:
-    'head', 'blocks.0.*'.
+    Where its numbers are others a copy is made: the given one keeps them. `keep_float` names layers that stay floats,
+    as patterns: 'head', 'blocks.0.*'.
     """
     if isinstance(dtype, torch.dtype) or dtype in TORCH_DTYPES:
         kind = dtype if isinstance(dtype, torch.dtype) else TORCH_DTYPES[dtype]
         if keep_float:
             raise UsageError("keep_float is for 8 bits", where=f"dtype {dtype}", fix="take dtype 'int8'")
+        if any(tensor.is_floating_point() and tensor.dtype != kind for tensor in model.state_dict().values()):
+            model = deepcopy(model)
         return model.to(device, kind).eval(), kind
     if dtype not in DTYPES:
         raise UsageError(expected("dtype", f"one of {', '.join(DTYPES)}", dtype), where="a model's numbers")
@@ -64,7 +67,8 @@ def matching(layers: Sequence[str], patterns: Sequence[str]) -> list[str]:
 def quantise(module: nn.Module, dtype: str, layers: set[str]) -> None:
     """Round the named linear layers of `module`, in place."""
     try:
-        from torchao import quantization
+        with in_silence():  # it warns of its own enums
+            from torchao import quantization
     except ImportError:
         raise VitscopeError(
             "8 bits need torchao, which is not installed", where=f"dtype {dtype}", fix="pip install 'vitscope[quant]'"
@@ -72,6 +76,11 @@ def quantise(module: nn.Module, dtype: str, layers: set[str]) -> None:
     weights_alone = dtype == "int8_weights"
     how = quantization.Int8WeightOnlyConfig if weights_alone else quantization.Int8DynamicActivationInt8WeightConfig
     quantization.quantize_(module, how(), filter_fn=lambda layer, name: isinstance(layer, nn.Linear) and name in layers)
+
+
+def quantised(model: nn.Module) -> bool:
+    """Whether some of its weights are kept in 8 bits."""
+    return any(hasattr(parameter, "__tensor_flatten__") for parameter in model.parameters())
 
 
 def size_bytes(model: nn.Module) -> int:

@@ -159,7 +159,7 @@ def _judge(outcome: Outcome, plain: Tensor, logits: Tensor, sample: Sample) -> N
     outcome.agreement, outcome.divergence = agreement(plain, logits), divergence(plain, logits)
     outcome.accuracy = sample.accuracy(logits)
     if sample.labels is not None:
-        before, now = (rows.argmax(-1) == sample.labels for rows in (plain, logits))
+        before, now = sample.right(plain), sample.right(logits)
         outcome.better, outcome.worse = int((now & ~before).sum()), int((before & ~now).sum())
 
 

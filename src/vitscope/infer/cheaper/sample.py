@@ -43,7 +43,11 @@ class Sample:
     def accuracy(self, logits: Tensor) -> float | None:
         if self.labels is None:
             return None
-        return (logits.argmax(-1) == self.labels).double().mean().item()
+        return self.right(logits).double().mean().item()
+
+    def right(self, logits: Tensor) -> Tensor:
+        """(N,) of bool: an answer that is not numbers is wrong. Only where there are labels."""
+        return (logits.argmax(-1) == self.labels) & logits.isfinite().all(-1)
 
 
 def sample_of_dataset(predictor: Predictor, dataset: Dataset, part: Part, *, most: int) -> tuple[Sample, list[str]]:

@@ -99,8 +99,8 @@ def layers_to_keep(
 
 
 def agreement(plain: Tensor, other: Tensor) -> float:
-    """Share of rows whose largest number is in the same place."""
-    return (plain.argmax(-1) == other.argmax(-1)).double().mean().item()
+    """Share of rows whose largest number is in the same place; a row that is not numbers agrees with nothing."""
+    return ((plain.argmax(-1) == other.argmax(-1)) & other.isfinite().all(-1)).double().mean().item()
 
 
 def divergence(plain: Tensor, other: Tensor) -> float:

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from vitscope.core.errors import UsageError, VitscopeError, expected
 from vitscope.core.suggest import did_you_mean
+from vitscope.infer.cheaper.dtypes import quantised
 from vitscope.infer.explain.attention import chosen_head, each_layer, prefix_names
 from vitscope.infer.explain.explanation import Explanation
 from vitscope.infer.explain.faithfulness import DRAWS, Faithfulness, faithfulness_of
@@ -179,6 +180,10 @@ def _refuse_what_does_not_fit(
     if method != "gradient_rollout":
         return
     predictor.require_classes()
+    if quantised(predictor.model):
+        raise UsageError(
+            "a model in 8 bits has no gradients", where="explain", fix="load it in fp32, or take method='rollout'"
+        )
     if patch is not None or not is_last:
         what = "layer" if patch is None else "patch"
         raise UsageError(

@@ -89,6 +89,12 @@ def own_pictures(pictures: Pictures, config: PreprocessConfig) -> list[Tensor]:
                 fix="give files, pictures or tensors of uint8",
             )
         found.append(pixels)
+    if not found:
+        raise DataError(
+            "there are no pictures to compare with",
+            where="export_model(..., pictures=...)",
+            fix="leave them out: photographs of our own are taken",
+        )
     return found
 
 
