@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -168,3 +169,50 @@ def test_of_many_unknown_names_few_are_shown(with_config: bool, tmp_path: Path) 
     with pytest.raises(VitscopeError) as refused:
         load_model(tmp_path / "a.safetensors", config=TINY if with_config else None)
     assert len(str(refused.value)) < 1000
+
+
+# --- archives packed anew ---------------------------------------------------------------------------------------
+
+
+def packed_anew(path: Path, to: Path, *, renamed: dict[str, str] | None = None, order: int = 1) -> Path:
+    """As `zip -0` or a mender of archives does: the same entries elsewhere, in another order, by other names."""
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(to, "w") as new:
+        top = old.namelist()[0].split("/")[0]
+        for name in old.namelist()[::order]:
+            inner = name.removeprefix(f"{top}/")
+            new.writestr(f"{top}/{(renamed or {}).get(inner, inner)}", old.read(name))
+    return to
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_torch_file_packed_anew(order: int, tmp_path: Path) -> None:
+    wanted = weights()
+    torch.save(wanted, tmp_path / "a.pth")
+    stored = read_file(packed_anew(tmp_path / "a.pth", tmp_path / "b.pth", order=order))
+    assert all(torch.equal(stored[name], tensor) for name, tensor in wanted.items())
+
+
+def with_exchanged_names(path: Path) -> None:
+    """By bytes, so that everything stays where torch's own writer put it."""
+    content = path.read_bytes()
+    one, two, none = b"a/data/1", b"a/data/2", b"a/data/x"
+    path.write_bytes(content.replace(one, none).replace(two, one).replace(none, two))
+
+
+def test_tensors_are_found_by_name_not_by_where_torch_would_have_put_them(tmp_path: Path) -> None:
+    torch.save({"p": torch.zeros(4), "q": torch.ones(4), "r": torch.full((4,), 2.0)}, tmp_path / "a.pth")
+    with_exchanged_names(tmp_path / "a.pth")
+    stored, wanted = read_file(tmp_path / "a.pth"), torch.load(tmp_path / "a.pth", weights_only=True)
+    assert float(wanted["q"][0]) == 2.0, "the names were not exchanged"
+    assert {name: stored[name].tolist() for name in stored} == {name: wanted[name].tolist() for name in wanted}
+
+
+@pytest.mark.parametrize("name", ["a.pth", "a.safetensors"])
+def test_numbers_are_numbers_whatever_the_default_device_is(name: str, tmp_path: Path) -> None:
+    wanted = {**weights(), "empty": torch.zeros(0, 3)}
+    (save_file if name.endswith("safetensors") else torch.save)(wanted, tmp_path / name)
+    with torch.device("meta"):
+        stored = read_file(tmp_path / name)
+        found = {one: stored[one] for one in stored}
+    assert {tensor.device.type for tensor in found.values()} == {"cpu"}
+    assert all(torch.equal(found[one], tensor) for one, tensor in wanted.items())

@@ -80,7 +80,7 @@ def _place(opened: OpenFile, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -
         raise unreadable(path, f"{name} says it has {told:,} bytes and has {entry.file_size:,}")
     begin = None
     if entry.compress_type == zipfile.ZIP_STORED and not entry.flag_bits & 1:  # neither compressed nor encrypted
-        begin = begins(opened, entry) + length
+        begin = begins(opened.read_at, entry) + length
     return Place(name, shape, dtype, by_columns, begin, header, entry.CRC)
 
 
