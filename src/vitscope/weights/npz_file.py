@@ -113,7 +113,7 @@ def read_array(opened: OpenFile, name: str, place: Place) -> Tensor:
 def _numbers(opened: OpenFile, place: Place) -> np.ndarray:
     """Straight to their place where they are not compressed: NumPy would open the archive anew and copy them twice."""
     if place.begin is None:
-        with zipfile.ZipFile(opened.file) as archive, archive.open(place.entry) as file:
+        with opened.lock, zipfile.ZipFile(opened.file) as archive, archive.open(place.entry) as file:
             return np.lib.format.read_array(file, allow_pickle=False)
     array = np.empty(place.shape[::-1] if place.by_columns else place.shape, place.dtype)
     room = array.reshape(-1).view(np.uint8)
