@@ -60,6 +60,31 @@ def test_a_running_mean_is_still_preferred(tmp_path: Path) -> None:
     assert "of the checkpoint, its 'state_dict_ema', not its 'state_dict'" in model.certificate.remarks
 
 
+@pytest.mark.parametrize("within", ["module", "model", "state_dict", "model_state_dict"])
+def test_a_running_mean_is_preferred_however_deep(within: str, tmp_path: Path) -> None:
+    wanted = weights()
+    model = loaded({"state_dict_ema": {"decay": 0.9, within: wanted}, "state_dict": weights()}, tmp_path)
+    assert has(model, wanted)
+    assert f"of the checkpoint, its 'state_dict_ema.{within}', not its 'state_dict'" in model.certificate.remarks
+
+
+@pytest.mark.parametrize("key", ["ema_state_dict", "ema"])
+@pytest.mark.parametrize("other", ["model_state_dict", "model", "module"])
+def test_running_means_by_other_names(key: str, other: str, tmp_path: Path) -> None:
+    wanted = weights()
+    assert has(loaded({other: weights(), key: wanted}, tmp_path), wanted)
+    assert has(loaded({other: wanted, "optimizer": {"state": {}}}, tmp_path), wanted)
+
+
+def test_a_mean_that_was_not_found_is_told(tmp_path: Path) -> None:
+    wanted = weights()
+    for odd in ({"decay": torch.tensor(0.9)}, {"shadow": weights()}):
+        model = loaded({"model": wanted, "ema": odd, "teacher": {}}, tmp_path)
+        assert has(model, wanted)
+        told = [remark for remark in model.certificate.remarks if "no weights were found in it" in remark]
+        assert told == ["its 'ema' would be preferred, and no weights were found in it"]
+
+
 # --- layers compiled or wrapped by themselves -------------------------------------------------------------------
 
 
@@ -169,6 +194,20 @@ def test_of_many_unknown_names_few_are_shown(with_config: bool, tmp_path: Path) 
     with pytest.raises(VitscopeError) as refused:
         load_model(tmp_path / "a.safetensors", config=TINY if with_config else None)
     assert len(str(refused.value)) < 1000
+
+
+# --- weights of which nothing fits ------------------------------------------------------------------------------
+
+
+def test_partial_is_not_nothing(tmp_path: Path) -> None:
+    other = {f"blocks.{number}.strange": torch.zeros(2, 2) for number in range(3)}
+    strange = {**other, "patch_embed.proj.weight": torch.zeros(5, 3, 2, 2), "head.bias": torch.zeros(3)}
+    for allow_partial in (False, True):
+        with pytest.raises(VitscopeError, match="nothing of the backbone") as refused:
+            loaded(strange, tmp_path, allow_partial=allow_partial)
+        assert "allow_partial" not in str(refused.value.fix)
+    one = {**strange, "norm.weight": torch.full((16,), 3.0)}
+    assert torch.equal(loaded(one, tmp_path, allow_partial=True).norm.weight.detach(), one["norm.weight"])
 
 
 # --- archives packed anew ---------------------------------------------------------------------------------------

@@ -19,7 +19,18 @@ from vitscope.weights.bounds import Shape, first_line, refuse_odd_tensors, unrea
 from vitscope.weights.opened import OpenFile
 from vitscope.weights.torch_outline import Outline, outline_of
 
-HELD_WITHIN = ("state_dict_ema", "model_ema", "teacher", "state_dict", "model", "student")
+HELD_WITHIN = (
+    "state_dict_ema",
+    "model_ema",
+    "ema_state_dict",
+    "ema",
+    "teacher",
+    "state_dict",
+    "model_state_dict",
+    "model",
+    "student",
+    "module",
+)
 """Where trainers keep the weights inside a checkpoint, the ones to prefer first."""
 DEEPEST = 8
 
@@ -101,7 +112,7 @@ def _holds_tensors(content: Any, deepest: int = DEEPEST) -> bool:
     """Whether weights are there, at any depth: a trainer that keeps no running mean may leave an empty place for it."""
     if not isinstance(content, Mapping) or not deepest:
         return False
-    if any(isinstance(value, Tensor) for value in content.values()):
+    if any(isinstance(value, Tensor) and value.ndim > 1 for value in content.values()):  # not a decay or a count alone
         return True
     return any(_holds_tensors(content.get(key), deepest - 1) for key in HELD_WITHIN)
 
@@ -110,10 +121,13 @@ def _found_within(content: Any, opened: OpenFile) -> tuple[dict[str, Tensor], tu
     """The tensors of a checkpoint, however deep its trainer put them, and where that was."""
     way: list[str] = []
     passed: list[str] = []
+    hollow: list[str] = []
     while isinstance(content, Mapping) and len(way) < DEEPEST:  # a checkpoint may hold itself
         holding = [key for key in HELD_WITHIN if _holds_tensors(content.get(key))]
         if not holding:
             break
+        preferred = HELD_WITHIN[: HELD_WITHIN.index(holding[0])]
+        hollow += [key for key in preferred if isinstance(content.get(key), Mapping) and content[key]]
         way.append(holding[0])
         passed += holding[1:]
         content = content[holding[0]]
@@ -127,4 +141,6 @@ def _found_within(content: Any, opened: OpenFile) -> tuple[dict[str, Tensor], tu
             fix=f"give a state_dict, or a checkpoint that holds one as {', '.join(HELD_WITHIN)}",
         )
     instead = f", not its {' or '.join(repr(key) for key in passed)}" if passed else ""
-    return tensors, (f"of the checkpoint, its '{'.'.join(way)}'{instead}",) if way else ()
+    remarks = [f"of the checkpoint, its '{'.'.join(way)}'{instead}"] if way else []
+    remarks += [f"its '{key}' would be preferred, and no weights were found in it" for key in hollow]
+    return tensors, tuple(remarks)
