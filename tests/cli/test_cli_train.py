@@ -257,11 +257,13 @@ def test_a_folder_may_describe_the_model_of_a_weights_file(
     shutil.copy(saved / "model/model.safetensors", here / "bare.safetensors")
     whole: Any = resolved(capsys, "--data", "shapes", "--from", str(saved))
     for source in ("bare.safetensors", "alone"):
-        for described in (str(saved), str(saved / "model")):
+        for described in (str(saved), str(saved / "model"), str(saved / "model/config.json")):
             told: Any = resolved(capsys, "--data", "shapes", "--from", source, "--model", described)
             assert told == updated(whole, checkpoint=updated(whole.checkpoint, init_from=source))
     lines = refused(capsys, "--data", "shapes", "--model", str(saved))
     assert lines[2].startswith(f"to do: `--from {saved}` begins with its model and weights")
+    lines = refused(capsys, "--data", "shapes", "--model", str(saved / "model/config.json"))
+    assert lines[2].startswith(f"to do: `--from {saved / 'model'}` begins with its model and weights")
 
 
 def test_a_file_of_a_model_folder_stands_for_it(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -285,6 +287,25 @@ def test_a_folder_that_hides_a_name_of_the_hub_is_named(here: Path, capsys: pyte
     (here / "timm").mkdir()
     lines = refused(capsys, "--data", "shapes", "--from", "timm/vit_tiny_patch16_224.augreg_in21k")
     assert lines[2] == "to do: if the model on the hub is meant: hf-hub:timm/vit_tiny_patch16_224.augreg_in21k"
+
+
+def test_a_mistyped_run_is_told_what_is_there_before_the_hub(
+    saved: Path, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(saved, here / "runs/first-try")
+    shutil.copytree(saved / "model", here / "runs/taken")
+    hub = "; if the model on the hub is meant: hf-hub:runs"
+    lines = refused(capsys, "--data", "shapes", "--from", "runs/first-tyr")
+    assert "first-try" in lines[2].removesuffix(f"{hub}/first-tyr")
+    assert lines[2].endswith(f"{hub}/first-tyr")
+    lines = refused(capsys, "--data", "shapes", "--from", "runs/nope")
+    assert lines[2] == f"to do: 'runs' holds first-try, old-001, taken{hub}/nope"
+
+
+@pytest.mark.parametrize("flag", ["--from", "--model"])
+def test_a_name_no_file_can_have(flag: str, saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ("--from", str(saved)) if flag == "--model" else ()
+    assert "cannot be looked at: File name too long" in refused(capsys, "--data", "shapes", *given, flag, "x" * 300)[0]
 
 
 def test_the_name_of_a_model_is_no_source_but_its_published_weights_are(

@@ -32,6 +32,22 @@ def vit(**changes: Any) -> ViTConfig:
     return ViTConfig(**{**TINY, "num_classes": 3, **changes})
 
 
+def test_large_pictures_where_no_table_is_learned() -> None:
+    SwinConfig(img_size=(2048, 3072), patch_size=4, window_size=8)
+    for position in ("sincos", "rope", "none"):
+        vit(img_size=(16 * 512, 16 * 1024), position=position)
+    with pytest.raises(ConfigError, match="at most 262,144 patches"):
+        vit(img_size=(16 * 512, 16 * 1024), position="learned")
+    with pytest.raises(ConfigError, match="at most 4,194,304 patches"):
+        vit(img_size=16 * 2049, position="sincos")
+
+
+def test_only_pairs_of_patches_have_a_relative_position() -> None:
+    vit(img_size=16 * 128, position="relative", num_registers=4)
+    with pytest.raises(ConfigError, match="at most 16,384 patches"):
+        vit(img_size=16 * 129, position="relative")
+
+
 MODELS: dict[str, ModelConfig] = {
     "vit": vit(),
     "sincos": vit(position="sincos"),

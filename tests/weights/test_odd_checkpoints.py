@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,31 @@ def test_a_running_mean_is_still_preferred(tmp_path: Path) -> None:
     model = loaded({"state_dict": weights(), "state_dict_ema": wanted}, tmp_path)
     assert has(model, wanted)
     assert "of the checkpoint, its 'state_dict_ema', not its 'state_dict'" in model.certificate.remarks
+
+
+@pytest.mark.parametrize("within", ["module", "model", "state_dict", "model_state_dict"])
+def test_a_running_mean_is_preferred_however_deep(within: str, tmp_path: Path) -> None:
+    wanted = weights()
+    model = loaded({"state_dict_ema": {"decay": 0.9, within: wanted}, "state_dict": weights()}, tmp_path)
+    assert has(model, wanted)
+    assert f"of the checkpoint, its 'state_dict_ema.{within}', not its 'state_dict'" in model.certificate.remarks
+
+
+@pytest.mark.parametrize("key", ["ema_state_dict", "ema"])
+@pytest.mark.parametrize("other", ["model_state_dict", "model", "module"])
+def test_running_means_by_other_names(key: str, other: str, tmp_path: Path) -> None:
+    wanted = weights()
+    assert has(loaded({other: weights(), key: wanted}, tmp_path), wanted)
+    assert has(loaded({other: wanted, "optimizer": {"state": {}}}, tmp_path), wanted)
+
+
+def test_a_mean_that_was_not_found_is_told(tmp_path: Path) -> None:
+    wanted = weights()
+    for odd in ({"decay": torch.tensor(0.9)}, {"shadow": weights()}):
+        model = loaded({"model": wanted, "ema": odd, "teacher": {}}, tmp_path)
+        assert has(model, wanted)
+        told = [remark for remark in model.certificate.remarks if "no weights were found in it" in remark]
+        assert told == ["its 'ema' would be preferred, and no weights were found in it"]
 
 
 # --- layers compiled or wrapped by themselves -------------------------------------------------------------------
@@ -168,3 +194,64 @@ def test_of_many_unknown_names_few_are_shown(with_config: bool, tmp_path: Path) 
     with pytest.raises(VitscopeError) as refused:
         load_model(tmp_path / "a.safetensors", config=TINY if with_config else None)
     assert len(str(refused.value)) < 1000
+
+
+# --- weights of which nothing fits ------------------------------------------------------------------------------
+
+
+def test_partial_is_not_nothing(tmp_path: Path) -> None:
+    other = {f"blocks.{number}.strange": torch.zeros(2, 2) for number in range(3)}
+    strange = {**other, "patch_embed.proj.weight": torch.zeros(5, 3, 2, 2), "head.bias": torch.zeros(3)}
+    for allow_partial in (False, True):
+        with pytest.raises(VitscopeError, match="nothing of the backbone") as refused:
+            loaded(strange, tmp_path, allow_partial=allow_partial)
+        assert "allow_partial" not in str(refused.value.fix)
+    one = {**strange, "norm.weight": torch.full((16,), 3.0)}
+    assert torch.equal(loaded(one, tmp_path, allow_partial=True).norm.weight.detach(), one["norm.weight"])
+
+
+# --- archives packed anew ---------------------------------------------------------------------------------------
+
+
+def packed_anew(path: Path, to: Path, *, renamed: dict[str, str] | None = None, order: int = 1) -> Path:
+    """As `zip -0` or a mender of archives does: the same entries elsewhere, in another order, by other names."""
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(to, "w") as new:
+        top = old.namelist()[0].split("/")[0]
+        for name in old.namelist()[::order]:
+            inner = name.removeprefix(f"{top}/")
+            new.writestr(f"{top}/{(renamed or {}).get(inner, inner)}", old.read(name))
+    return to
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_torch_file_packed_anew(order: int, tmp_path: Path) -> None:
+    wanted = weights()
+    torch.save(wanted, tmp_path / "a.pth")
+    stored = read_file(packed_anew(tmp_path / "a.pth", tmp_path / "b.pth", order=order))
+    assert all(torch.equal(stored[name], tensor) for name, tensor in wanted.items())
+
+
+def with_exchanged_names(path: Path) -> None:
+    """By bytes, so that everything stays where torch's own writer put it."""
+    content = path.read_bytes()
+    one, two, none = b"a/data/1", b"a/data/2", b"a/data/x"
+    path.write_bytes(content.replace(one, none).replace(two, one).replace(none, two))
+
+
+def test_tensors_are_found_by_name_not_by_where_torch_would_have_put_them(tmp_path: Path) -> None:
+    torch.save({"p": torch.zeros(4), "q": torch.ones(4), "r": torch.full((4,), 2.0)}, tmp_path / "a.pth")
+    with_exchanged_names(tmp_path / "a.pth")
+    stored, wanted = read_file(tmp_path / "a.pth"), torch.load(tmp_path / "a.pth", weights_only=True)
+    assert float(wanted["q"][0]) == 2.0, "the names were not exchanged"
+    assert {name: stored[name].tolist() for name in stored} == {name: wanted[name].tolist() for name in wanted}
+
+
+@pytest.mark.parametrize("name", ["a.pth", "a.safetensors"])
+def test_numbers_are_numbers_whatever_the_default_device_is(name: str, tmp_path: Path) -> None:
+    wanted = {**weights(), "empty": torch.zeros(0, 3)}
+    (save_file if name.endswith("safetensors") else torch.save)(wanted, tmp_path / name)
+    with torch.device("meta"):
+        stored = read_file(tmp_path / name)
+        found = {one: stored[one] for one in stored}
+    assert {tensor.device.type for tensor in found.values()} == {"cpu"}
+    assert all(torch.equal(found[one], tensor) for one, tensor in wanted.items())

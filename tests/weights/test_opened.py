@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from vitscope.core.errors import VitscopeError
 from vitscope.models.build import build_model
 from vitscope.models.config import ViTConfig
 from vitscope.weights import folder as own
+from vitscope.weights import opened as opened_module
 from vitscope.weights.files import read_file
 from vitscope.weights.folder import replace_folder, save_model
 from vitscope.weights.load import load_model
@@ -102,6 +104,23 @@ def test_a_file_emptied_is_refused_and_kills_nobody(name: str, tmp_path: Path) -
     path.write_bytes(b"")
     with pytest.raises(VitscopeError, match="written to while it was read"):
         [stored[one] for one in stored]
+
+
+@pytest.mark.parametrize("anywhere", [True, False])
+@pytest.mark.parametrize("name", ["a.safetensors", "a.pth", "a.npz", "deflated.npz"])
+def test_threads_read_one_file(name: str, anywhere: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever comes between, each gets the tensor it asked for."""
+    monkeypatch.setattr(opened_module, "READS_ANYWHERE", anywhere and opened_module.READS_ANYWHERE)
+    made = {f"t{number}": torch.full((2000,), float(number)) for number in range(40)}
+    WRITERS[name](made, tmp_path / name)
+    stored, before = read_file(tmp_path / name), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            found = list(threads.map(lambda one: (one, stored[one]), list(made) * 20))
+    finally:
+        sys.setswitchinterval(before)
+    assert all(torch.equal(tensor, made[one]) for one, tensor in found)
 
 
 @pytest.fixture

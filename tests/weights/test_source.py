@@ -60,3 +60,22 @@ def test_what_is_cut_off(tmp_path: Path) -> None:
     (tmp_path / "part.pth").write_bytes((tmp_path / "whole.pth").read_bytes()[:-50])
     with pytest.raises(VitscopeError, match="cut off: it begins as an archive"):
         read_file(tmp_path / "part.pth")
+
+
+@pytest.mark.parametrize("given", ["source", "config"])
+def test_places_that_cannot_be_looked_at(given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_file(build_model(TINY).state_dict(), tmp_path / "a.safetensors")
+
+    def load(path: str | Path) -> object:
+        return load_model(path) if given == "source" else load_model(tmp_path / "a.safetensors", config=path)
+
+    with pytest.raises(VitscopeError, match="cannot be looked at: File name too long") as refused:
+        load("x" * 300)
+    assert len(str(refused.value)) < 300
+    with pytest.raises(VitscopeError, match="not a plain file"):
+        load("/dev/null")
+    closed = tmp_path / "closed"
+    closed.mkdir()
+    monkeypatch.setattr("os.access", lambda path, mode: Path(path) != closed)
+    with pytest.raises(VitscopeError, match="cannot be looked at: Permission denied"):
+        load(closed)

@@ -7,10 +7,12 @@ from pathlib import Path
 from vitscope.core.errors import UsageError
 from vitscope.core.run_layout import MODEL, is_run_folder, runs_in
 from vitscope.core.suggest import did_you_mean
+from vitscope.core.what_lies import what_lies_at
 from vitscope.models.variants import VARIANTS
 
 SAVED = "config.json"
 """What tells a model folder."""
+MOST_SHOWN = 5
 ANY_SOURCE = "give a run, a model folder (timm's and Hugging Face's too), a weights file, or a name on the hub"
 
 
@@ -19,7 +21,8 @@ def find_model(source: str) -> str | Path:
     from vitscope.weights.hub import is_hub_name
 
     path = Path(source).expanduser()
-    is_itself = path.is_file() or (is_hub_name(source) and not path.exists())
+    lies = what_lies_at(path)
+    is_itself = lies in ("file", "other") or (lies is None and is_hub_name(source))
     return source if is_itself else find_model_folder(source, otherwise=ANY_SOURCE)
 
 
@@ -43,6 +46,7 @@ def find_model_folder(source: str | Path, *, otherwise: str = "give a run or mod
     """The model folder that is meant: itself, or the one in a run's folder. `otherwise` is what else could be given."""
     hidden = is_hidden_name(source)
     source = Path(source).expanduser()
+    what_lies_at(source)  # or says why that cannot be told
     if (source / MODEL / SAVED).is_file():
         return source / MODEL
     if (source / SAVED).is_file():
@@ -61,14 +65,32 @@ def find_model_folder(source: str | Path, *, otherwise: str = "give a run or mod
         )
     inside = runs_in(source)
     what = "holds no model" if source.exists() else "does not exist"
-    near = did_you_mean(source.name, runs_in(source.parent))
+    advice = [f"it holds runs; name one, such as {source / inside[-1]}"] if inside else _beside(source)
+    if hidden:
+        advice.append(f"if the model on the hub is meant: hf-hub:{source}")
     raise UsageError(
         f"'{source}' {what}",
         where=f"looked for {SAVED} and {MODEL}/{SAVED} in it",
-        fix=f"it holds runs; name one, such as {source / inside[-1]}"
-        if inside
-        else near or (f"if the model on the hub is meant: hf-hub:{source}" if hidden else otherwise),
+        fix="; ".join(advice) or otherwise,
     )
+
+
+def _beside(source: Path) -> list[str]:
+    """What of its folder could be meant instead."""
+    beside = _models_in(source.parent)
+    near = did_you_mean(source.name, beside)
+    if near is not None or not beside or str(source.parent) == ".":
+        return [near] if near is not None else []
+    return [f"'{source.parent}' holds {', '.join(beside[-MOST_SHOWN:])}{' ...' if len(beside) > MOST_SHOWN else ''}"]
+
+
+def _models_in(folder: Path) -> list[str]:
+    """Runs and model folders directly inside."""
+    try:
+        saved = [entry.name for entry in folder.iterdir() if (entry / SAVED).is_file()]
+    except OSError:
+        saved = []
+    return sorted({*runs_in(folder), *saved})
 
 
 def is_hidden_name(source: str | Path) -> bool:

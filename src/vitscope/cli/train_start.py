@@ -10,6 +10,7 @@ from vitscope.cli.model_source import SAVED, find_model, find_model_folder
 from vitscope.core.config import updated
 from vitscope.core.errors import UsageError, VitscopeError
 from vitscope.core.run_layout import CONFIG
+from vitscope.core.what_lies import what_lies_at
 from vitscope.core.yaml import parse_yaml
 from vitscope.data.config import DataConfig, PreprocessConfig
 from vitscope.models.build import CONFIGS
@@ -32,11 +33,14 @@ def given_settings(command: Any, aliases: Mapping[str, tuple[str, str]]) -> dict
 
 def pick_model(name: str) -> ModelSection:
     """A model by name, or a family's plain form."""
-    if _is_folder(name):
+    folder = _folder(name)
+    if folder is not None:
+        is_file = folder != Path(name).expanduser()
         raise UsageError(
-            f"'{name}' is a folder; by itself --model is a name",
+            f"'{name}' is a {'file' if is_file else 'folder'}; by itself --model is a name",
             where="--model",
-            fix=f"`--from {name}` begins with its model and weights; new weights: a name of `vitscope models`",
+            fix=f"`--from {folder if is_file else name}` begins with its model and weights; "
+            "new weights: a name of `vitscope models`",
         )
     return ModelSection.chosen({"name": name})
 
@@ -81,6 +85,7 @@ def _found(source: str) -> str | Path:
     from vitscope.weights.source import holds_weights
 
     folder = Path(source).expanduser()
+    what_lies_at(folder)  # or says why that cannot be told
     return folder if holds_weights(folder) and not (folder / SAVED).exists() else find_model(source)
 
 
@@ -102,8 +107,9 @@ def _model_beside(opened: Source, model: str) -> tuple[ModelSection, PreprocessC
     from vitscope.weights.names import cleaned
 
     seen = opened.preprocessing
-    if _is_folder(model):
-        folder = Path(model) if (Path(model) / SAVED).is_file() else find_model_folder(model)
+    folder = _folder(model)
+    if folder is not None:
+        folder = folder if (folder / SAVED).is_file() else find_model_folder(folder)
         given = given_config(folder, opened.weights)
         config: Any = getattr(given.config, "encoder", given.config)
         section = named_model(_name_in(folder.parent, config.family), config)
@@ -120,8 +126,15 @@ def _model_beside(opened: Source, model: str) -> tuple[ModelSection, PreprocessC
     return section, seen
 
 
-def _is_folder(model: str) -> bool:
-    return model not in VARIANTS and model not in CONFIGS and Path(model).expanduser().is_dir()
+def _folder(model: str) -> Path | None:
+    """The folder that is meant by its path or by its config.json, as in `load_model(..., config=...)`; None: a name."""
+    if model in VARIANTS or model in CONFIGS:
+        return None
+    path = Path(model).expanduser()
+    lies = what_lies_at(path)
+    if lies == "file" and path.name == SAVED:
+        return path.parent
+    return path if lies == "folder" else None
 
 
 def for_channels(data: DataConfig, in_chans: int) -> DataConfig:

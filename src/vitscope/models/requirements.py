@@ -16,7 +16,9 @@ LARGEST = 1_000_000
 MOST_BLOCKS = 1000
 """Of a network in all: each takes its time to build, even without numbers."""
 MOST_PATCHES = 2**18
-"""512 x 512 of them; tables of positions grow with their number."""
+"""512 x 512 of them, where a learned table has a row for each."""
+MOST_PATCHES_UNLEARNED = 2**22
+"""2048 x 2048 of them, where nothing is stored for each."""
 MOST_PAIRS = 2**28
 """Pairs of tokens whose offset is written down: of all with all, or within windows."""
 
@@ -58,7 +60,8 @@ def require_image(img_size: Size, in_chans: int, num_classes: int) -> None:
     require(num_classes <= LARGEST, "num_classes", f"at most {LARGEST:,}", num_classes)
 
 
-def require_patches(img_size: Size, patch_size: Size) -> None:
+def require_patches(img_size: Size, patch_size: Size, *, learned: bool) -> None:
+    """`learned`: whether each patch has a row in a learned table of positions."""
     require(min(pair(patch_size)) > 0, "patch_size", "a positive size", patch_size)
     for side, patch in zip(pair(img_size), pair(patch_size), strict=True):
         lower, upper = side - side % patch, side - side % patch + patch
@@ -70,7 +73,8 @@ def require_patches(img_size: Size, patch_size: Size) -> None:
             fix=f"nearest that fit: {f'{lower} or ' if lower else ''}{upper}",
         )
     count = math.prod(side // patch for side, patch in zip(pair(img_size), pair(patch_size), strict=True))
-    require(count <= MOST_PATCHES, "img_size", f"a size of at most {MOST_PATCHES:,} patches", f"one of {count:,}")
+    most = MOST_PATCHES if learned else MOST_PATCHES_UNLEARNED
+    require(count <= most, "img_size", f"a size of at most {most:,} patches", f"one of {count:,}")
 
 
 def require_mlp_ratio(embed_dim: int, mlp_ratio: float) -> None:

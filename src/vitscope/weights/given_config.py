@@ -8,6 +8,7 @@ from typing import Any
 
 from vitscope.core.config import is_config, shortened, updated
 from vitscope.core.errors import ConfigError, expected
+from vitscope.core.what_lies import what_lies_at
 from vitscope.data.config import PreprocessConfig
 from vitscope.models.config import ModelConfig
 from vitscope.models.variants import model_config
@@ -46,14 +47,16 @@ def given_config(config: ModelConfig | str | Path, weights: Stored | None = None
             fix="make settings of a dict: ViTConfig(**settings), or write them to a model folder",
         )
     path = Path(given)
-    if path.name == CONFIG and path.is_file():
-        path = path.parent
-    if path.is_dir():
+    lies = what_lies_at(path)
+    if path.name == CONFIG and lies == "file":
+        path, lies = path.parent, "folder"
+    if lies == "folder":
         said = described_in(path, weights)
         return Given(said.config, said.says_classes, False, path, said.preprocessing, said.labels)
-    if path.is_file():
+    if lies is not None:
+        kind = "the file" if lies == "file" else "what is not a plain file:"
         raise ConfigError(
-            expected("config", "the name of a model, a model folder, or its config.json", f"the file '{path}'"),
+            expected("config", "the name of a model, a model folder, or its config.json", f"{kind} '{path}'"),
             where=WHERE,
             fix="give the folder that describes the model, or a name (vitscope models lists them)",
         )

@@ -56,7 +56,7 @@ def read_layers(opened: Source, layers: ModelConfig, *, allow_partial: bool) -> 
             error.what += _other_registers(stored, layers)
             fitting = fitting_models(stored)
             if fitting:
-                partial = f"; {OR_PARTIAL}" if isinstance(error, MisfitError) else ""
+                partial = f"; {OR_PARTIAL}" if isinstance(error, MisfitError) and not error.is_strange else ""
                 error.fix = f"{BY_SHAPE} {', '.join(fitting)}{partial}"
         raise
 

@@ -80,7 +80,7 @@ def _place(opened: OpenFile, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -
         raise unreadable(path, f"{name} says it has {told:,} bytes and has {entry.file_size:,}")
     begin = None
     if entry.compress_type == zipfile.ZIP_STORED and not entry.flag_bits & 1:  # neither compressed nor encrypted
-        begin = begins(opened, entry) + length
+        begin = begins(opened.read_at, entry) + length
     return Place(name, shape, dtype, by_columns, begin, header, entry.CRC)
 
 
@@ -113,7 +113,7 @@ def read_array(opened: OpenFile, name: str, place: Place) -> Tensor:
 def _numbers(opened: OpenFile, place: Place) -> np.ndarray:
     """Straight to their place where they are not compressed: NumPy would open the archive anew and copy them twice."""
     if place.begin is None:
-        with zipfile.ZipFile(opened.file) as archive, archive.open(place.entry) as file:
+        with opened.lock, zipfile.ZipFile(opened.file) as archive, archive.open(place.entry) as file:
             return np.lib.format.read_array(file, allow_pickle=False)
     array = np.empty(place.shape[::-1] if place.by_columns else place.shape, place.dtype)
     room = array.reshape(-1).view(np.uint8)

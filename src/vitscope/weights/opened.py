@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 import weakref
 from io import BufferedReader
 from pathlib import Path
@@ -11,6 +12,8 @@ from pathlib import Path
 from vitscope.core.errors import VitscopeError
 
 WRITTEN_TO = "wait until whoever writes it is done, then load again"
+READS_ANYWHERE = hasattr(os, "preadv")
+"""Whether the system reads from a place without moving there; macOS before 11 and Windows do not."""
 
 
 class OpenFile:
@@ -24,22 +27,40 @@ class OpenFile:
         self._release = weakref.finalize(self, os.close, descriptor)  # who reads a header only need not close it
         self.path = path
         self.file: BufferedReader = open(descriptor, "rb", closefd=False)  # noqa: SIM115
+        self.lock = threading.RLock()
+        """Held by whoever moves the position of `file` after it was opened."""
         self._begun = self._state()
         self.size = self._begun[1]
 
     def read_at(self, place: int, count: int) -> bytes:
-        self.file.seek(place)
-        return self.file.read(count)
+        """As many bytes from there, or what there is."""
+        room = bytearray(max(0, min(count, self.size - place)))  # a header may name any number
+        return bytes(memoryview(room)[: self._filled(place, memoryview(room))])
 
     def read_into(self, place: int, room: memoryview) -> bool:
         """Fill `room` from there; False where the file ends before."""
-        self.file.seek(place)
-        return self.file.readinto(room) == len(room)
+        return self._filled(place, room) == len(room)
+
+    def _filled(self, place: int, room: memoryview) -> int:
+        """How many bytes there were. Threads may ask at the same time, so the file's own position is left alone."""
+        done = 0
+        while done < len(room):  # a system may give less than was asked for, and gives at most 2 GB at once
+            if READS_ANYWHERE:
+                count = os.preadv(self.file.fileno(), [room[done:]], place + done)
+            else:
+                with self.lock:
+                    self.file.seek(place + done)
+                    count = self.file.readinto(room[done:])
+            if not count:
+                break
+            done += count
+        return done
 
     def sha256(self) -> str:
         """Of the whole, after what was read of it: neither may have been written to meanwhile."""
-        self.file.seek(0)
-        found = hashlib.file_digest(self.file, "sha256").hexdigest()
+        with self.lock:
+            self.file.seek(0)
+            found = hashlib.file_digest(self.file, "sha256").hexdigest()
         self.refuse_change()
         return found
 

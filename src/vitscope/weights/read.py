@@ -32,8 +32,10 @@ OR_PARTIAL = "or allow_partial=True (--allow-partial): missing ones begin anew"
 class MisfitError(VitscopeError):
     """Weights that are not for the layers they are to go into."""
 
-    def __init__(self, what: str, *, where: str, fix: str, is_known: bool = False) -> None:
+    def __init__(self, what: str, *, where: str, fix: str, is_known: bool = False, is_strange: bool = False) -> None:
         super().__init__(what, where=where, fix=fix)
+        self.is_strange = is_strange
+        """Whether no tensor but a head's fits: nothing would be left to go on with."""
         self.is_known = is_known
         """Whether `fix` says more than to look for another config."""
 
@@ -59,13 +61,15 @@ def read_as_stored(opened: Source, like: ModelConfig, *, allow_partial: bool) ->
         ledger.remarks.append(f"the source mixes {mixed}; all were cast to {all_of}")
         ledger.cast = all_of
     broken = faults(ledger)
-    if broken and not allow_partial:
+    is_strange = not any(entry.fate != "missing" and not entry.in_head for entry in ledger.said.values())
+    if broken and (is_strange or not allow_partial):
         hint = by.hint(stored, like)
         raise MisfitError(
-            f"the weights do not fit the config; {'; '.join(broken)}",
+            f"the weights do not fit the config{', nothing of the backbone' * is_strange}; {'; '.join(broken)}",
             where=str(opened.weights.files[0]),
-            fix=hint or f"give the config the weights are for, {OR_PARTIAL}",
+            fix=hint or f"give the config the weights are for{'' if is_strange else f', {OR_PARTIAL}'}",
             is_known=bool(hint),
+            is_strange=is_strange,
         )
     kept = {name: tensor for name, tensor in tensors.items() if _fits(ledger, name)}
     if len(kept) < len(model.state_dict()):

@@ -49,7 +49,7 @@ def read_safetensors(opened: OpenFile) -> tuple[dict[str, Shape], Callable[[str]
     def read(name: str) -> Tensor:
         # Not mapped: a mapped file counts twice while it is copied, and what happens to it would happen to the model.
         entry = header[name]
-        tensor = torch.empty(entry["shape"], dtype=DTYPES[entry["dtype"]])
+        tensor = torch.empty(entry["shape"], dtype=DTYPES[entry["dtype"]], device="cpu")
         first, last = entry["data_offsets"]
         if last > first:
             room = tensor.reshape(-1).view(torch.uint8).numpy()

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from vitscope.core.config import shortened
 from vitscope.core.errors import ConfigError, VitscopeError, expected
+from vitscope.core.what_lies import what_lies_at
 from vitscope.data.config import PreprocessConfig
 from vitscope.models.config import ModelConfig
 from vitscope.models.variants import VARIANTS
@@ -75,13 +76,16 @@ def open_source(source: str | Path, *, alone: bool = False) -> Source:
         )
     source = source if isinstance(source, Path) else source.removeprefix(LOCAL)
     path = Path(source)
-    if path.is_dir():
+    lies = what_lies_at(path)
+    if lies == "folder":
         return _open_folder(path, str(source))
-    if path.is_file() and path.name == own.CONFIG:
+    if lies == "other":
+        raise VitscopeError(f"'{source}' is not a plain file", fix="give a weights file, or a folder that holds one")
+    if lies == "file" and path.name == own.CONFIG:
         return replace(_open_folder(path.parent, str(source)), remarks=("the weights are those beside config.json",))
-    if path.is_file() and not alone and _is_weights_of_its_folder(path):
+    if lies == "file" and not alone and _is_weights_of_its_folder(path):
         return replace(_open_folder(path.parent, str(source)), remarks=("its settings are in config.json beside it",))
-    if path.is_file():
+    if lies == "file":
         return Source(str(source), "file", path, read_file(path))
     if is_hub_name(source):
         return _open_folder(fetch(str(source)), str(source))

@@ -90,7 +90,7 @@ class ViTConfig:
 
     def __post_init__(self) -> None:
         require_image(self.img_size, self.in_chans, self.num_classes)
-        require_patches(self.img_size, self.patch_size)
+        require_patches(self.img_size, self.patch_size, learned=self.position == "learned")
         require_count("embed_dim", self.embed_dim)
         require_depth("depth", self.depth)
         require_eps(self.norm_eps)
@@ -146,10 +146,10 @@ class ViTConfig:
     def _require_tokens(self) -> None:
         if self.position == "relative":
             require(
-                self.num_tokens**2 <= MOST_PAIRS,
+                self.num_patches**2 <= MOST_PAIRS,
                 "img_size",
-                f"at most {math.isqrt(MOST_PAIRS):,} tokens, as each pair of them has its relative position",
-                f"a size of {self.num_tokens:,}",
+                f"at most {math.isqrt(MOST_PAIRS):,} patches, as each pair of them has its relative position",
+                f"a size of {self.num_patches:,}",
             )
         if self.pool == "cls" or self.distilled:
             require(
