@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import struct
 import threading
+import tracemalloc
 import warnings
 import zlib
 
@@ -13,6 +14,7 @@ import pytest
 from PIL import Image
 
 from serving import encoded, picture
+from vitscope.data import decode
 from vitscope.data.decode import BadImageError, decode_image, stored_size
 
 HEAD = 33
@@ -95,3 +97,34 @@ def test_many_pieces_that_a_picture_may_have_are_read() -> None:
     content = encoded(noise, "GIF")  # some 13,000 blocks of 255 bytes
     assert decode_image(content, in_chans=1).size == noise.size
     assert stored_size(content) == (1500, 2000)
+
+
+def test_transparency_and_deep_values_are_worked_on_in_strips(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    clear = [
+        Image.fromarray(rng.integers(0, 256, (50, 40, 4), dtype=np.uint8)),
+        Image.fromarray(rng.integers(0, 256, (50, 40, 2), dtype=np.uint8), "LA"),
+    ]
+    deep = [rng.integers(0, 65536, (50, 40), dtype=np.uint16), rng.normal(size=(50, 40)).astype(np.float32)]
+    whole = [decode_image(content).tobytes() for content in (*clear, *deep)]
+    compose, sizes = Image.alpha_composite, []
+
+    def seen(sheet: Image.Image, layer: Image.Image) -> Image.Image:
+        sizes.append(layer.width * layer.height)
+        return compose(sheet, layer)
+
+    monkeypatch.setattr(Image, "alpha_composite", seen)
+    monkeypatch.setattr(decode, "STRIP_PIXELS", 300, raising=False)
+    assert [decode_image(content).tobytes() for content in (*clear, *deep)] == whole
+    assert max(sizes) <= 300
+
+
+def test_deep_values_take_little_more_than_the_picture() -> None:
+    values = np.zeros((3000, 3000), np.uint16)
+    tracemalloc.start()
+    try:
+        decode_image(values)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 6 * values.size

@@ -7,6 +7,7 @@ decoded. What cannot be decoded raises BadImageError, whatever went wrong inside
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,8 @@ Content = bytes | bytearray | memoryview | str | Path | BinaryIO | Image.Image |
 
 BACKGROUND = (255, 255, 255)
 """What shows through transparent pixels."""
+STRIP_PIXELS = 1_000_000
+"""What is worked on at a time where it takes many bytes a pixel."""
 WITH_ALPHA = ("RGBA", "LA", "PA", "La", "RGBa")
 ANIMATED = "animated: the first frame is used"
 ORIENTATION_TAG = 0x0112
@@ -110,6 +113,16 @@ def stored_size(content: bytes | memoryview | np.ndarray | Exception) -> tuple[i
     with pillow_quiet(), Image.open(_as_file(content)) as opened:
         turned = "exif" in opened.info and opened.getexif().get(ORIENTATION_TAG, 1) in ON_ITS_SIDE
         return (opened.width, opened.height) if turned else (opened.height, opened.width)
+
+
+def stored_pixels(content: bytes | memoryview, *, pixel_limit: int = PIXEL_LIMIT) -> int:
+    """How many a stored picture has, by its head alone; refused as decoding it would be. Raises BadImageError."""
+    try:
+        with pillow_quiet(), Image.open(_as_file(content)) as opened:
+            _refuse_size(opened.width, opened.height, pixel_limit)
+            return opened.width * opened.height
+    except Exception as error:  # Pillow's plugins raise whatever their parsers raise
+        raise bad_image(error) from None
 
 
 def is_passing(error: Exception) -> bool:
@@ -226,12 +239,22 @@ def _in_colours(picture: Image.Image, target: str, remarks: list[str]) -> Image.
         return Image.fromarray(scaled).convert(target)
     if mode in WITH_ALPHA or "transparency" in picture.info:
         remarks.append(f"transparency ({mode}): laid on white")
-        layer = picture.convert("RGBA")
-        sheet = Image.new("RGBA", layer.size, (*BACKGROUND, 255))
-        return Image.alpha_composite(sheet, layer).convert(target)
+        return _on_white(picture, target)
     if mode not in ("RGB", "L", "1"):
         remarks.append({"P": "palette"}.get(mode, mode) + f": turned into {'grey' if target == 'L' else 'RGB'}")
     return picture.convert(target)
+
+
+def _on_white(picture: Image.Image, target: str) -> Image.Image:
+    """In strips, as the whole in RGBA three times over would be most of the memory a large picture takes."""
+    laid = Image.new(target, picture.size)
+    height = max(1, STRIP_PIXELS // picture.width)
+    for top in range(0, picture.height, height):
+        strip = picture.crop((0, top, picture.width, min(top + height, picture.height)))
+        layer = strip.convert("RGBA")
+        sheet = Image.new("RGBA", layer.size, (*BACKGROUND, 255))
+        laid.paste(Image.alpha_composite(sheet, layer).convert(target), (0, top))
+    return laid
 
 
 def _as_bytes(values: np.ndarray, depth: str, remarks: list[str]) -> np.ndarray:
@@ -240,10 +263,9 @@ def _as_bytes(values: np.ndarray, depth: str, remarks: list[str]) -> np.ndarray:
         return values.astype(np.uint8) * 255
     if not np.issubdtype(values.dtype, np.number) or np.iscomplexobj(values):
         raise BadImageError(expected("pixels", "numbers", str(values.dtype)))
-    wide = values.astype(np.float64)
-    if not np.isfinite(wide).all():
+    low, high = float(values.min()), float(values.max())  # not a number, if one of them is none
+    if not (math.isfinite(low) and math.isfinite(high)):
         raise BadImageError(f"{depth} values that are not finite")
-    low, high = float(wide.min()), float(wide.max())
     is_float = np.issubdtype(values.dtype, np.floating)
     if values.dtype.itemsize == 2 and low >= 0 and not is_float:
         bottom, top = 0.0, 65535.0
@@ -256,7 +278,12 @@ def _as_bytes(values: np.ndarray, depth: str, remarks: list[str]) -> np.ndarray:
     else:
         bottom, top = low, high
     remarks.append(f"{depth} values: {bottom:g} to {top:g} scaled to 0 to 255")
-    return np.rint((wide - bottom) * (255.0 / (top - bottom))).astype(np.uint8)
+    scaled = np.empty(values.shape, np.uint8)
+    height = max(1, STRIP_PIXELS // max(1, values[0].size))
+    for start in range(0, len(values), height):  # in strips: whole, the wide numbers would be eight times the picture
+        wide = values[start : start + height].astype(np.float64)
+        scaled[start : start + height] = np.rint((wide - bottom) * (255.0 / (top - bottom)))
+    return scaled
 
 
 def _upright(opened: Image.Image, picture: Image.Image, remarks: list[str]) -> Image.Image:
