@@ -18,8 +18,10 @@ from PIL import Image
 
 READS = 100_000
 """Pieces a file may be read in, however small it is: 10,000 chunks of a PNG take fewer."""
-BYTES_PER_READ = 64
-"""Large files may have more: a GIF comes in pieces of 255 bytes, with two reads for each."""
+BYTES_PER_READ = 512
+"""Large files may have more."""
+BYTES_PER_READ_OF_GIF = 64
+"""Its pieces have up to 255 bytes, with two reads for each."""
 
 
 class LimitedFile(io.BytesIO):
@@ -28,7 +30,8 @@ class LimitedFile(io.BytesIO):
 
     def __init__(self, content: bytes | bytearray | memoryview, error: Exception) -> None:
         super().__init__(content)
-        self._left, self._error = READS + len(content) // BYTES_PER_READ, error
+        each = BYTES_PER_READ_OF_GIF if bytes(content[:3]) == b"GIF" else BYTES_PER_READ
+        self._left, self._error = READS + len(content) // each, error
 
     def read(self, size: int | None = -1, /) -> bytes:
         self._left -= 1
