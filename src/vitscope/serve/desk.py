@@ -72,6 +72,7 @@ class Desk:
         self._warming.cancel()
         for batcher in (self.predict, self.features, self.explain):
             await batcher.stop()
+        self.room.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._model.shutdown(wait=False, cancel_futures=True)
 

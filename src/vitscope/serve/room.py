@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -34,6 +34,8 @@ class Room:
 
     def __init__(self, limit: int) -> None:
         self.limit, self.taken = limit, 0
+        # The C library keeps what a thread has freed for that thread, so the largest all go through one.
+        self._one = ThreadPoolExecutor(1, "large")
         self._line: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     async def run(self, pool: Executor, work: Work[T]) -> T:
@@ -50,7 +52,7 @@ class Room:
         count = min(found.pixels, self.limit)
         await self._enter(count)
         try:
-            doing = pool.submit(work.do)
+            doing = (self._one if count > self.limit // 4 else pool).submit(work.do)
         except BaseException:
             self._leave(count)
             raise
@@ -62,6 +64,9 @@ class Room:
 
         doing.add_done_callback(done)
         return await asyncio.wrap_future(doing)
+
+    def close(self) -> None:
+        self._one.shutdown(wait=False, cancel_futures=True)
 
     async def _enter(self, count: int) -> None:
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
