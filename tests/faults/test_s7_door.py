@@ -11,6 +11,7 @@ import pytest
 
 from serving import Answer, Served, form, picture, read
 from vitscope.cli.main import main
+from vitscope.serve.door import find_token
 
 TOKEN = "correct-horse-battery-staple"
 
@@ -34,7 +35,16 @@ def test_a_public_address_without_a_token_is_refused(
     assert re.fullmatch(r"error: .*token is needed\nwhere: .*\nto do: .*--token-file token.*\n", err)
 
 
-@pytest.mark.parametrize("token", ["", "short", "with a space in the middle", "ünicode-is-not-for-headers"])
+def test_a_token_of_nothing_is_none(
+    small_model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VITSCOPE_TOKEN", "")
+    assert find_token(None) is None
+    assert main(["serve", str(small_model), "--host", "0.0.0.0", "--port", "0"]) == 2
+    assert "a token is needed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("token", [" ", "short", "with a space in the middle", "ünicode-is-not-for-headers"])
 def test_a_token_anybody_could_guess_is_refused(
     token: str, small_model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -42,7 +52,7 @@ def test_a_token_anybody_could_guess_is_refused(
     assert main(["serve", str(small_model), "--port", "0"]) == 2
     err = capsys.readouterr().err
     assert "token: expected 16 or more" in err
-    assert token not in err or not token
+    assert token.strip() not in err or not token.strip()
 
 
 def test_the_token_opens_and_nothing_else_does(guarded: Served) -> None:

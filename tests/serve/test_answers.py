@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, ImageFile
 from torch import Tensor
 
 from serving import TINY, picture
@@ -55,15 +55,26 @@ def test_a_batch_that_does_not_fit_goes_in_halves(answers: Answers) -> None:
 
 def test_pixels_are_counted_before_anything_is_decoded(answers: Answers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Image.Image, "load", lambda self: pytest.fail("it was decoded"))
-    for work in (answers.prepare, answers.picture):
-        with pytest.raises(Refusal) as refused:
-            work(Upload(None, encoded_large()))
-        assert refused.value.status == 413
+    for work in (answers.prepare, answers.picture, answers.pixels):
+        for width, height in ((101, 100), (20_000, 10_000)):  # the last is beyond what Pillow opens by itself
+            with pytest.raises(Refusal) as refused:
+                work(Upload(None, encoded_large(width, height)))
+            assert refused.value.status == 413
 
 
-def encoded_large() -> bytes:
-    """101 x 100 pixels, one column too many; a PNG's head alone, as nothing behind it may be read."""
-    head = b"IHDR" + struct.pack(">IIBBBBB", 101, 100, 8, 2, 0, 0, 0)
+def test_no_memory_for_a_picture_is_not_its_fault(answers: Answers, monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(_: Image.Image) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(ImageFile.ImageFile, "load", load)
+    with pytest.raises(Refusal) as refused:
+        answers.prepare(Upload(None, picture(0)))
+    assert (refused.value.status, refused.value.headers()) == (503, {"retry-after": "1"})
+
+
+def encoded_large(width: int, height: int) -> bytes:
+    """A PNG's head alone, as nothing behind it may be read."""
+    head = b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     chunk = struct.pack(">I", 13) + head + struct.pack(">I", zlib.crc32(head))
     return b"\x89PNG\r\n\x1a\n" + chunk + struct.pack(">I", 0) + b"IDAT" + struct.pack(">I", zlib.crc32(b"IDAT"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import pytest
@@ -51,6 +52,17 @@ def test_metrics_are_prometheus_text() -> None:
     assert [line for line in lines if not sample.fullmatch(line)] == []
 
 
+def test_counts_keep_all_their_digits() -> None:
+    metrics = Metrics()
+    metrics.bytes.add(count=12_345_678_901)
+    metrics.model_seconds.add("/predict", count=123456.78125)
+    metrics.gauge("vitscope_y", "A y.", lambda: 1_234_567)
+    lines = metrics.text().splitlines()
+    assert "vitscope_upload_bytes_total 12345678901" in lines
+    assert 'vitscope_model_seconds_total{path="/predict"} 123456.78125' in lines
+    assert "vitscope_y 1234567" in lines
+
+
 def test_a_bound_counts_what_is_equal_to_it() -> None:
     told = Histogram("h", "about", (1, 2))
     told.see(1)
@@ -61,7 +73,20 @@ def test_a_bound_counts_what_is_equal_to_it() -> None:
 
 @pytest.mark.parametrize(
     "settings",
-    [{"port": 65536}, {"port": -1}, {"max_batch": 0}, {"queue": 0}, {"deadline_s": 0.0}, {"max_delay_ms": -1.0}],
+    [
+        {"port": 65536},
+        {"port": -1},
+        {"max_batch": 0},
+        {"queue": 0},
+        {"deadline_s": 0.0},
+        {"max_delay_ms": -1.0},
+        {"deadline_s": math.inf},
+        {"max_upload_mb": math.inf},
+        {"max_megapixels": math.inf},
+        {"max_delay_ms": math.inf},
+        {"deadline_s": math.nan},
+        {"max_upload_mb": 1e300},
+    ],
 )
 def test_settings_that_cannot_be_are_refused(settings: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match=next(iter(settings))):

@@ -97,3 +97,12 @@ def test_kinds_that_are_programs_are_not_let_in(begin: bytes) -> None:
     for rest in (b"", b"ftypavif", b"RIFF....WEBP", b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"):
         if begin or not rest:
             assert not is_known(begin + rest)
+
+
+def test_names_are_such_as_can_be_told_back() -> None:
+    told = {"images": [{"name": "a\ud800b", "data": ""}, {"name": "x" * 10_000, "data": ""}, {"name": "", "data": ""}]}
+    asked = read_upload("application/json", bytearray(json.dumps(told).encode()), most=9)
+    assert [one.name for one in asked.pictures] == ["a?b", "x" * 255, None]
+    body, headers = form([("y" * 5000, b"1")])
+    (one,) = read_upload(headers["content-type"], bytearray(body), most=9).pictures
+    assert one.name == "y" * 255

@@ -7,12 +7,8 @@ decoded. What cannot be decoded raises BadImageError, whatever went wrong inside
 
 from __future__ import annotations
 
-import io
+import math
 import os
-import threading
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -23,12 +19,15 @@ from PIL.Image import Transpose
 
 from vitscope.core.errors import DataError, expected
 from vitscope.data.config.data import PIXEL_LIMIT
+from vitscope.data.opening import LimitedFile, pillow_quiet
 
 Content = bytes | bytearray | memoryview | str | Path | BinaryIO | Image.Image | np.ndarray
 """An encoded file's bytes, its path or an open file; a picture; or pixels (H, W) or (H, W, C)."""
 
 BACKGROUND = (255, 255, 255)
 """What shows through transparent pixels."""
+STRIP_PIXELS = 1_000_000
+"""What is worked on at a time where it takes many bytes a pixel."""
 WITH_ALPHA = ("RGBA", "LA", "PA", "La", "RGBa")
 ANIMATED = "animated: the first frame is used"
 ORIENTATION_TAG = 0x0112
@@ -45,13 +44,18 @@ UPRIGHT = {
 """EXIF orientation -> what turns the picture upright."""
 ON_ITS_SIDE = (5, 6, 7, 8)
 """EXIF orientations that exchange height and width."""
-_WARNING_FILTERS = threading.Lock()
-if hasattr(os, "register_at_fork"):  # a worker forked while another thread decodes must not wait for that thread
-    os.register_at_fork(after_in_child=_WARNING_FILTERS._at_fork_reinit)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 class BadImageError(DataError):
     """A picture that cannot be decoded. `what` is the reason, `where` the picture."""
+
+
+class TooManyPixelsError(BadImageError):
+    """A picture larger than is allowed."""
+
+
+class NoRoomError(BadImageError):
+    """A picture there was no memory for: it may be sound."""
 
 
 @dataclass
@@ -87,28 +91,38 @@ def decode_with_remarks(content: Content, *, in_chans: int = 3, pixel_limit: int
             return _decode_given(content, in_chans, pixel_limit)
         if isinstance(content, bytes | bytearray | memoryview):
             _refuse_empty(len(content))
-            content = io.BytesIO(content)
+            content = _as_file(content)
         elif isinstance(content, str | Path):
             _refuse_empty(Path(content).stat().st_size)
-        with _pillow_quiet() as told, _no_pillow_limit():
+        with pillow_quiet() as told:
             opened = Image.open(content)
         with opened:
             decoded = _decode_opened(opened, in_chans, pixel_limit)
-        decoded.remarks.extend(_sayings(told))
+        decoded.remarks.extend(dict.fromkeys(told))
         return decoded
     except Exception as error:  # Pillow's plugins raise whatever their parsers raise
         raise bad_image(error, where=where or _name_of(content)) from None
 
 
-def stored_size(content: bytes | np.ndarray | Exception) -> tuple[int, int]:
+def stored_size(content: bytes | memoryview | np.ndarray | Exception) -> tuple[int, int]:
     """(height, width) a stored picture will have when it is decoded. Reads its header only; fails as that fails."""
     if isinstance(content, Exception):
         raise content
     if isinstance(content, np.ndarray):
         return content.shape[0], content.shape[1]
-    with _pillow_quiet(), Image.open(io.BytesIO(content)) as opened:
+    with pillow_quiet(), Image.open(_as_file(content)) as opened:
         turned = "exif" in opened.info and opened.getexif().get(ORIENTATION_TAG, 1) in ON_ITS_SIDE
         return (opened.width, opened.height) if turned else (opened.height, opened.width)
+
+
+def stored_pixels(content: bytes | memoryview, *, pixel_limit: int = PIXEL_LIMIT) -> int:
+    """How many a stored picture has, by its head alone; refused as decoding it would be. Raises BadImageError."""
+    try:
+        with pillow_quiet(), Image.open(_as_file(content)) as opened:
+            _refuse_size(opened.width, opened.height, pixel_limit)
+            return opened.width * opened.height
+    except Exception as error:  # Pillow's plugins raise whatever their parsers raise
+        raise bad_image(error) from None
 
 
 def is_passing(error: Exception) -> bool:
@@ -119,8 +133,9 @@ def is_passing(error: Exception) -> bool:
 def bad_image(error: Exception, *, where: str | None = None) -> BadImageError:
     """Any failure to read or decode, as a reason a person understands."""
     if isinstance(error, BadImageError):
-        return BadImageError(error.what, where=where or error.where)
-    return BadImageError(_reason(error), where=where)
+        return type(error)(error.what, where=where or error.where)
+    kind = NoRoomError if isinstance(error, MemoryError) else BadImageError
+    return kind(_reason(error), where=where)
 
 
 def _reason(error: Exception) -> str:
@@ -199,6 +214,10 @@ def _decode_pixels(pixels: np.ndarray, in_chans: int, pixel_limit: int) -> Decod
     return Decoded(picture, None, mode, (picture.height, picture.width), remarks)
 
 
+def _as_file(content: bytes | bytearray | memoryview) -> LimitedFile:
+    return LimitedFile(content, BadImageError("a file of more pieces than any picture has"))
+
+
 def _refuse_empty(size_bytes: int) -> None:
     if not size_bytes:
         raise BadImageError("an empty file (0 bytes)")
@@ -208,7 +227,7 @@ def _refuse_size(width: int, height: int, pixel_limit: int) -> None:
     if width < 1 or height < 1:
         raise BadImageError("a picture without pixels")
     if width * height > pixel_limit:
-        raise BadImageError(f"{width} x {height} = {width * height:,} pixels, more than {pixel_limit:,}")
+        raise TooManyPixelsError(f"{width} x {height} = {width * height:,} pixels, more than {pixel_limit:,}")
 
 
 def _in_colours(picture: Image.Image, target: str, remarks: list[str]) -> Image.Image:
@@ -220,12 +239,22 @@ def _in_colours(picture: Image.Image, target: str, remarks: list[str]) -> Image.
         return Image.fromarray(scaled).convert(target)
     if mode in WITH_ALPHA or "transparency" in picture.info:
         remarks.append(f"transparency ({mode}): laid on white")
-        layer = picture.convert("RGBA")
-        sheet = Image.new("RGBA", layer.size, (*BACKGROUND, 255))
-        return Image.alpha_composite(sheet, layer).convert(target)
+        return _on_white(picture, target)
     if mode not in ("RGB", "L", "1"):
         remarks.append({"P": "palette"}.get(mode, mode) + f": turned into {'grey' if target == 'L' else 'RGB'}")
     return picture.convert(target)
+
+
+def _on_white(picture: Image.Image, target: str) -> Image.Image:
+    """In strips, as the whole in RGBA three times over would be most of the memory a large picture takes."""
+    laid = Image.new(target, picture.size)
+    height = max(1, STRIP_PIXELS // picture.width)
+    for top in range(0, picture.height, height):
+        strip = picture.crop((0, top, picture.width, min(top + height, picture.height)))
+        layer = strip.convert("RGBA")
+        sheet = Image.new("RGBA", layer.size, (*BACKGROUND, 255))
+        laid.paste(Image.alpha_composite(sheet, layer).convert(target), (0, top))
+    return laid
 
 
 def _as_bytes(values: np.ndarray, depth: str, remarks: list[str]) -> np.ndarray:
@@ -234,10 +263,9 @@ def _as_bytes(values: np.ndarray, depth: str, remarks: list[str]) -> np.ndarray:
         return values.astype(np.uint8) * 255
     if not np.issubdtype(values.dtype, np.number) or np.iscomplexobj(values):
         raise BadImageError(expected("pixels", "numbers", str(values.dtype)))
-    wide = values.astype(np.float64)
-    if not np.isfinite(wide).all():
+    low, high = float(values.min()), float(values.max())  # not a number, if one of them is none
+    if not (math.isfinite(low) and math.isfinite(high)):
         raise BadImageError(f"{depth} values that are not finite")
-    low, high = float(wide.min()), float(wide.max())
     is_float = np.issubdtype(values.dtype, np.floating)
     if values.dtype.itemsize == 2 and low >= 0 and not is_float:
         bottom, top = 0.0, 65535.0
@@ -250,7 +278,12 @@ def _as_bytes(values: np.ndarray, depth: str, remarks: list[str]) -> np.ndarray:
     else:
         bottom, top = low, high
     remarks.append(f"{depth} values: {bottom:g} to {top:g} scaled to 0 to 255")
-    return np.rint((wide - bottom) * (255.0 / (top - bottom))).astype(np.uint8)
+    scaled = np.empty(values.shape, np.uint8)
+    height = max(1, STRIP_PIXELS // max(1, values[0].size))
+    for start in range(0, len(values), height):  # in strips: whole, the wide numbers would be eight times the picture
+        wide = values[start : start + height].astype(np.float64)
+        scaled[start : start + height] = np.rint((wide - bottom) * (255.0 / (top - bottom)))
+    return scaled
 
 
 def _upright(opened: Image.Image, picture: Image.Image, remarks: list[str]) -> Image.Image:
@@ -258,10 +291,10 @@ def _upright(opened: Image.Image, picture: Image.Image, remarks: list[str]) -> I
     if "exif" not in opened.info:  # a TIFF has none there: Pillow turns it by itself
         return picture
     try:
-        with _pillow_quiet() as told:
+        with pillow_quiet() as told:
             exif = opened.getexif()
             orientation = exif.get(ORIENTATION_TAG, 1)
-        remarks.extend(_sayings(told))
+        remarks.extend(dict.fromkeys(told))
         if opened.info["exif"].removeprefix(b"Exif\0\0")[:4] not in EXIF_BEGINNINGS:
             remarks.append("EXIF cannot be read: taken as it lies")  # Pillow says nothing
     except Exception as error:  # damaged EXIF is no reason to lose a good picture
@@ -275,26 +308,3 @@ def _upright(opened: Image.Image, picture: Image.Image, remarks: list[str]) -> I
     if orientation != 1:
         remarks.append(f"EXIF orientation {orientation!r} means nothing: taken as it lies")
     return picture
-
-
-def _sayings(told: list[warnings.WarningMessage]) -> list[str]:
-    """What Pillow remarked, each thing once."""
-    return list(dict.fromkeys(" ".join(str(warning.message).split()) for warning in told))
-
-
-@contextmanager
-def _pillow_quiet() -> Iterator[list[warnings.WarningMessage]]:
-    """Collect Pillow's warnings. One thread at a time: the filters are the whole process's."""
-    with _WARNING_FILTERS, warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
-        yield told
-
-
-@contextmanager
-def _no_pillow_limit() -> Iterator[None]:
-    """Ours is checked right after opening, and may be higher. Within `_pillow_quiet`: one thread at a time."""
-    limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
-    try:
-        yield
-    finally:
-        Image.MAX_IMAGE_PIXELS = limit

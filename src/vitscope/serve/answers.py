@@ -10,7 +10,7 @@ from PIL import Image
 from torch import Tensor
 
 from vitscope.core.errors import InputError, VitscopeError
-from vitscope.data.decode import BadImageError, decode_image, stored_size
+from vitscope.data.decode import BadImageError, NoRoomError, TooManyPixelsError, decode_image, stored_pixels
 from vitscope.infer.pictures import Given
 from vitscope.infer.predictor import Ask, Predictor
 from vitscope.infer.stream import prepare_for, stacked
@@ -28,19 +28,26 @@ class Answers:
         self.predictor, self.pixel_limit = predictor, pixel_limit
         self._prepare = prepare_for(predictor.preprocessing, pixel_limit=pixel_limit)
 
+    def pixels(self, upload: Upload) -> int:
+        """How many it has, by its head alone. Raises Refusal."""
+        try:
+            return stored_pixels(self._known(upload), pixel_limit=self.pixel_limit)
+        except BadImageError as error:
+            raise _refused(error) from None
+
     def prepare(self, upload: Upload) -> Tensor:
         """(C, H, W) of uint8: the same pixels `predict` and evaluation show the model. Raises Refusal."""
         try:
             return self._prepare(Given(upload.name, self._known(upload)))
         except BadImageError as error:
-            raise self._refused(upload, error) from None
+            raise _refused(error) from None
 
     def picture(self, upload: Upload) -> Image.Image:
         """To draw on, so not larger than is sensible."""
         try:
             picture = decode_image(self._known(upload), pixel_limit=self.pixel_limit)
         except BadImageError as error:
-            raise self._refused(upload, error) from None
+            raise _refused(error) from None
         shrink = (LARGEST / (picture.width * picture.height)) ** 0.5
         if shrink < 1:
             size = (max(1, round(picture.width * shrink)), max(1, round(picture.height * shrink)))
@@ -90,10 +97,14 @@ class Answers:
             raise Refusal(415, f"not a picture this server reads: {NAMES}")
         return upload.content
 
-    def _refused(self, upload: Upload, error: BadImageError) -> Refusal:
-        """Too many pixels is one thing, a damaged file another."""
-        try:
-            height, width = stored_size(bytes(upload.content))
-        except Exception:  # whatever is wrong with its head has been told already
-            return Refusal(400, error.what)
-        return Refusal(413 if height * width > self.pixel_limit else 400, error.what)
+
+def no_memory(what: str) -> Refusal:
+    """It may be there again soon."""
+    return Refusal(503, what, fix="try again after the seconds in Retry-After", retry_after_s=1)
+
+
+def _refused(error: BadImageError) -> Refusal:
+    """Too many pixels is one thing, a damaged file another, and neither is a server without memory."""
+    if isinstance(error, NoRoomError):
+        return no_memory(error.what)
+    return Refusal(413 if isinstance(error, TooManyPixelsError) else 400, error.what)

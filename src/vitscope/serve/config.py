@@ -5,6 +5,8 @@ from __future__ import annotations
 from vitscope.core.config import config, require
 
 MEGA = 1_000_000
+MOST = 1_000_000
+"""Of seconds, megabytes and megapixels: more is no limit, and a clock cannot count it."""
 
 
 @config
@@ -32,9 +34,10 @@ class ServeConfig:
         require(0 <= self.port < 65536, "port", "a number from 0 to 65535", self.port)
         require(self.max_batch > 0, "max_batch", "a number from 1", self.max_batch)
         require(self.queue > 0, "queue", "a number from 1", self.queue)
-        require(self.max_delay_ms >= 0, "max_delay_ms", "a number from 0", self.max_delay_ms)
+        require(0 <= self.max_delay_ms <= MOST, "max_delay_ms", f"a number from 0 to {MOST:,}", self.max_delay_ms)
         for name in ("deadline_s", "max_upload_mb", "max_megapixels"):
-            require(getattr(self, name) > 0, name, "a positive number", getattr(self, name))
+            value = getattr(self, name)
+            require(0 < value <= MOST, name, f"a positive number up to {MOST:,}", value)
 
     @property
     def max_upload_bytes(self) -> int:

@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, TypeVar
 
 import torch
@@ -17,8 +18,8 @@ from torch import Tensor
 
 from vitscope.core.environment import usable_cpus
 from vitscope.infer.predictor import Predictor
-from vitscope.serve.answers import Answers
-from vitscope.serve.batcher import Batcher
+from vitscope.serve.answers import Answers, no_memory
+from vitscope.serve.batcher import LOOK, Batcher
 from vitscope.serve.config import ServeConfig
 from vitscope.serve.features import pooled
 from vitscope.serve.limits import BODIES, Budget, Share, read_body
@@ -26,10 +27,15 @@ from vitscope.serve.metrics import Metrics
 from vitscope.serve.overlay import Wish
 from vitscope.serve.patience import all_answers, while_wanted
 from vitscope.serve.refusal import Refusal
+from vitscope.serve.room import Room, Work
 from vitscope.serve.uploads import Asked, read_upload
+from vitscope.train.memory import is_out_of_memory
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
+AT_ONCE = nullcontext()
+DRAWN = 2
+"""Pictures that are decoded to be drawn on: one is with the model, one is next. The others wait as they were sent."""
 SMALL = 65_536
 """Bytes that are looked through on the spot; more goes to a thread, so that others need not wait."""
 
@@ -42,6 +48,8 @@ class Desk:
         self.answers = Answers(predictor, pixel_limit=config.pixel_limit)
         self.places = Budget(config.queue, f"{config.queue} pictures are waiting", self.seconds_until_room)
         self.bytes = Budget(BODIES * config.max_upload_bytes, "too many uploads at once")
+        self.room = Room(config.pixel_limit)
+        self.drawing = asyncio.Semaphore(DRAWN)
         self._threads = ThreadPoolExecutor(predictor.threads or usable_cpus(), "decode")
         self._model = ThreadPoolExecutor(1, "model")
         self._pace = 0.0  # seconds a picture takes, smoothed
@@ -64,6 +72,7 @@ class Desk:
         self._warming.cancel()
         for batcher in (self.predict, self.features, self.explain):
             await batcher.stop()
+        self.room.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._model.shutdown(wait=False, cancel_futures=True)
 
@@ -75,10 +84,12 @@ class Desk:
         self,
         request: Request,
         batcher: Batcher[Any, T],
-        prepare: Callable[[Asked], Sequence[Callable[[], Any]]],
+        prepare: Callable[[Asked], Sequence[Work[Any]]],
+        *,
+        turn: AbstractAsyncContextManager[Any] = AT_ONCE,
     ) -> tuple[Asked, list[T | Refusal]]:
         """What a request asks, and of each of its pictures the answer or why there is none. `prepare` says for each
-        what a thread has to do before the model can have it."""
+        what a thread has to do before the model can have it; nothing of it is done before it is its `turn`."""
         until = asyncio.get_running_loop().time() + self.config.deadline_s
         places, held = Share(self.places), Share(self.bytes)
         try:
@@ -87,7 +98,7 @@ class Desk:
                 body = await read_body(request, held, limit=self.config.max_upload_bytes, until=until)
                 self.metrics.bytes.add(count=len(body))
                 found = await while_wanted(
-                    self._served(request, body, places, batcher, prepare, here), request, until=until
+                    self._served(request, body, places, batcher, prepare, here, turn), request, until=until
                 )
                 if found is None:
                     raise Refusal(
@@ -107,15 +118,18 @@ class Desk:
         body: bytearray,
         places: Share,
         batcher: Batcher[Any, T],
-        prepare: Callable[[Asked], Sequence[Callable[[], Any]]],
+        prepare: Callable[[Asked], Sequence[Work[Any]]],
         here: Callable[[], None],
+        turn: AbstractAsyncContextManager[Any],
     ) -> tuple[Asked, list[T | Refusal]]:
         asked = await self._understood(request, body)
         places.take(len(asked.pictures) - 1)
-        ready = await asyncio.gather(*(self._in_thread(work) for work in prepare(asked)))
-        waiting = [one if isinstance(one, Refusal) else batcher.put(one) for one in ready]
-        here()
-        return asked, await all_answers(waiting)
+        works = prepare(asked)
+        async with turn:
+            ready = await asyncio.gather(*(self._in_thread(work) for work in works))
+            waiting = [one if isinstance(one, Refusal) else batcher.put(one) for one in ready]
+            here()
+            return asked, await all_answers(waiting)
 
     async def _understood(self, request: Request, body: bytearray) -> Asked:
         kind = request.headers.get("content-type", "")
@@ -124,11 +138,17 @@ class Desk:
         run = asyncio.get_running_loop().run_in_executor
         return await run(self._threads, lambda: read_upload(kind, body, most=self.config.queue))
 
-    async def _in_thread(self, work: Callable[[], T]) -> T | Refusal:
+    async def _in_thread(self, work: Work[T]) -> T | Refusal:
+        """What goes wrong with one picture is told in its place; the others of its request go on."""
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+            return await self.room.run(self._threads, work)
         except Refusal as refusal:
             return refusal
+        except Exception as error:
+            if is_out_of_memory(error):
+                return no_memory("not enough memory to decode it")
+            log.error("a picture could not be prepared", exc_info=error)
+            return Refusal(500, "the server failed on this picture", fix=LOOK)
 
     def _batcher(self, path: str, run: Callable[[Sequence[Any]], Sequence[Any]], most: int) -> Batcher[Any, Any]:
         def ran(count: int, seconds: float) -> None:

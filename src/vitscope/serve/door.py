@@ -26,7 +26,7 @@ MAKE_ONE = "python -c 'import secrets; print(secrets.token_urlsafe())' > token"
 def find_token(file: str | None) -> str | None:
     """From the file, else from $VITSCOPE_TOKEN; None where there is neither."""
     if file is None:
-        return _usable(serve_token(), "VITSCOPE_TOKEN")
+        return _usable(serve_token() or None, "VITSCOPE_TOKEN")  # set to nothing is not set
     try:
         return _usable(Path(file).expanduser().read_text(encoding="utf-8"), file)
     except (OSError, UnicodeDecodeError) as error:

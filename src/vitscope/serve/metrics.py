@@ -22,7 +22,7 @@ class Counter:
         self.values[labels] = self.values.get(labels, 0) + count
 
     def lines(self) -> list[str]:
-        told = [f"{self.name}{_braced(self.labels, key)} {value:g}" for key, value in sorted(self.values.items())]
+        told = [f"{self.name}{_braced(self.labels, key)} {_exact(value)}" for key, value in sorted(self.values.items())]
         return _with_head(self.name, self.about, "counter", told)
 
 
@@ -73,7 +73,7 @@ class Metrics:
             if isinstance(counted, Counter | Histogram):
                 lines += counted.lines()
         for name, about, value in self._gauges:
-            lines += _with_head(name, about, "gauge", [f"{name} {value():g}"])
+            lines += _with_head(name, about, "gauge", [f"{name} {_exact(value())}"])
         return "\n".join(lines) + "\n"
 
 
@@ -86,6 +86,11 @@ def _braced(names: Sequence[str], values: Sequence[str]) -> str:
         return ""
     told = (f'{name}="{_escaped(value)}"' for name, value in zip(names, values, strict=True))
     return "{" + ",".join(told) + "}"
+
+
+def _exact(value: float) -> str:
+    """All its digits: a count that is rounded goes up in steps."""
+    return str(int(value)) if value == int(value) else repr(float(value))
 
 
 def _escaped(value: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
@@ -14,6 +14,7 @@ from vitscope.serve.desk import Desk
 from vitscope.serve.features import KIND
 from vitscope.serve.overlay import METHODS, Wish
 from vitscope.serve.refusal import Refusal
+from vitscope.serve.room import Work
 from vitscope.serve.schema import EXPLAINED, FEATURES, PREDICTIONS
 from vitscope.serve.uploads import Asked
 
@@ -23,8 +24,11 @@ TOP_K = 5
 def picture_routes(desk: Desk) -> APIRouter:
     router, predictor, answers = APIRouter(), desk.predictor, desk.answers
 
-    def prepared(asked: Asked) -> Sequence[Callable[[], Any]]:
-        return [functools.partial(answers.prepare, picture) for picture in asked.pictures]
+    def prepared(asked: Asked) -> Sequence[Work[Any]]:
+        return [
+            Work(functools.partial(answers.pixels, picture), functools.partial(answers.prepare, picture))
+            for picture in asked.pictures
+        ]
 
     @router.post("/predict", **PREDICTIONS)
     async def predict(request: Request, top_k: Annotated[int, Query(ge=1)] = TOP_K) -> Response:
@@ -34,7 +38,7 @@ def picture_routes(desk: Desk) -> APIRouter:
             raise Refusal(400, "the model has no classes", fix="/features takes any model")
         wanted = top_k
 
-        def checked(asked: Asked) -> Sequence[Callable[[], Any]]:
+        def checked(asked: Asked) -> Sequence[Work[Any]]:
             nonlocal wanted
             wanted = rows.number(asked.settings, "top_k", top_k, least=1) or TOP_K
             return prepared(asked)
@@ -66,13 +70,14 @@ def picture_routes(desk: Desk) -> APIRouter:
         """Where the model looks, laid over one picture: a PNG of the picture's own size, up to 4 megapixels."""
         wished = Wish(method=method, layer=layer, head=head, target=target)
 
-        def drawable(asked: Asked) -> Sequence[Callable[[], Any]]:
+        def drawable(asked: Asked) -> Sequence[Work[Any]]:
             if len(asked.pictures) > 1:
                 raise Refusal(400, expected("pictures", "one at a time to explain", len(asked.pictures)))
             wish = rows.wish(asked.settings, wished)
-            return [lambda: (answers.picture(asked.pictures[0]), wish)]
+            (picture,) = asked.pictures
+            return [Work(lambda: answers.pixels(picture), lambda: (answers.picture(picture), wish))]
 
-        _, (found,) = await desk.ask(request, desk.explain, drawable)
+        _, (found,) = await desk.ask(request, desk.explain, drawable, turn=desk.drawing)
         rows.count(desk.metrics, "/explain", [found])
         if isinstance(found, Refusal):
             raise found

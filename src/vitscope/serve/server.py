@@ -78,7 +78,11 @@ def serve(
     Ctrl-C. `started` is called when the first request may come."""
     import uvicorn
 
+    from vitscope.serve import connections
     from vitscope.serve.app import make_app
+
+    class Protocol(connections.Watched):
+        most = connections.room_for_connections()
 
     class Server(uvicorn.Server):
         stopped_by = signal.SIGTERM
@@ -95,7 +99,7 @@ def serve(
     settings = uvicorn.Config(
         make_app(predictor, config, name=name, token=token),
         loop="asyncio",
-        http="h11",
+        http=Protocol,
         ws="none",
         lifespan="on",
         log_config=None,

@@ -16,6 +16,7 @@ from vitscope.serve.refusal import Refusal
 FIELDS = 16
 """Fields of a form beside its pictures."""
 FIELD_BYTES = 1000
+NAME_LENGTH = 255
 KINDS = "multipart/form-data, application/json, or image/* for the bytes of one picture"
 
 
@@ -58,7 +59,7 @@ def _of_form(content_type: str, body: bytearray, most: int) -> Asked:
     pictures, settings = [], {}
     for part in parts_of(body, boundary_of(content_type), most=most + FIELDS):
         if part.filename is not None:
-            pictures.append(Upload(part.filename or None, part.content))
+            pictures.append(Upload(_name(part.filename), part.content))
         elif len(part.content) > FIELD_BYTES:
             raise Refusal(400, f"the field '{part.name[:80]}' is too long", fix="give a picture a file name")
         else:
@@ -91,6 +92,11 @@ def _pictures(given: list[Any]) -> Iterator[Upload]:
         if data.startswith("data:"):  # as a browser writes it
             data = data.partition(",")[2]
         try:
-            yield Upload(name, base64.b64decode(data, validate=True))
+            yield Upload(_name(name), base64.b64decode(data, validate=True))
         except (binascii.Error, ValueError):
             raise Refusal(400, f"picture {place} is not base64") from None
+
+
+def _name(told: str | None) -> str | None:
+    """What can be told back: JSON may hold halves of characters, which no answer can."""
+    return told[:NAME_LENGTH].encode("utf-8", "replace").decode() if told else None
