@@ -147,6 +147,20 @@ def test_metas_code_has_imagenets_mean_and_std(make: Any, tmp_path: Path) -> Non
     assert grey.preprocessing.mean == (sum(MEAN) / 3,)
 
 
+def test_dinos_code_is_named_and_a_student_alone_is_not_dinos(tmp_path: Path) -> None:
+    config, tensors = dino()
+    torch.save(tensors, tmp_path / "a.pth")
+    told = load_model(tmp_path / "a.pth", config=config).certificate.remarks
+    assert "mean and std are ImageNet's, as the code has it that writes such files (DINO's)" in told
+    plain = build_model(config).state_dict()
+    torch.save(
+        {f"{who}.{key}": one for who in ("teacher", "student") for key, one in plain.items()}, tmp_path / "b.pth"
+    )
+    model = load_model(tmp_path / "b.pth", config=config)
+    assert model.preprocessing is None
+    assert model.certificate.of("left out")
+
+
 def test_of_a_file_anybody_could_have_written_nothing_is_claimed(tmp_path: Path) -> None:
     model = load_model(bare(tmp_path / "weights.pth"), config=SMALL)
     assert model.preprocessing is None

@@ -48,6 +48,26 @@ def test_of_our_own_folder(masked: Any, tmp_path: Path) -> None:
     assert "of a masked model, only the encoder is taken" in certificate.remarks
 
 
+@pytest.mark.parametrize("kind", ["mae", "simmim"])
+def test_of_our_own_bare_file(kind: str, tmp_path: Path) -> None:
+    decoder: dict[str, int] = {"decoder_embed_dim": 16, "decoder_depth": 1, "decoder_num_heads": 2}
+    masked = MAEConfig(encoder=PLAIN, **decoder) if kind == "mae" else SimMIMConfig(encoder=PLAIN)
+    save_model(build_model(masked), tmp_path / "masked")
+    asked = updated(PLAIN, num_classes=5)
+    folder: Any = load_model(tmp_path / "masked", config=asked)
+    (tmp_path / "masked/model.safetensors").rename(tmp_path / "a.safetensors")
+    bare: Any = load_model(tmp_path / "a.safetensors", config=asked)
+    assert all(
+        torch.equal(one, folder.state_dict()[name])
+        for name, one in bare.state_dict().items()
+        if not name.startswith("head.")
+    )
+    assert bare.certificate.backbone_covered == 1
+    assert "of a masked model, only the encoder is taken" in bare.certificate.remarks
+    left = [[entry.theirs for entry in one.certificate.of("left out")] for one in (bare, folder)]
+    assert sorted(left[0]) == sorted(left[1])
+
+
 @pytest.mark.parametrize("case", ["mae", "mae_learned", "vit_simmim"])
 def test_of_hugging_faces_by_a_name(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A name says neither eps nor how positions are made; the folder does, and that is told."""

@@ -31,7 +31,9 @@ def with_what_is_known(
         if known is not None:
             opened = replace(opened, preprocessing=normalised(known, config))
             whose = "ImageNet's" if known == "imagenet" else "0.5"
-            remarks.append(f"mean and std are {whose}, as the code has it that writes such files ({by.name})")
+            remarks.append(
+                f"mean and std are {whose}, as the code has it that writes such files ({by.normalised_by or by.name})"
+            )
     return opened, remarks
 
 

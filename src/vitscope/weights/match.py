@@ -78,6 +78,8 @@ class Format(ABC):
     name: ClassVar[str]
     library: ClassVar[str | None] = None
     """What runs models of this format: 'timm', 'transformers', or nothing that can be asked."""
+    normalised_by: ClassVar[str | None] = None
+    """Whose code `normalisation` is known of; None: whose format it is."""
     unheld: ClassVar[tuple[Unheld, ...]] = ()
 
     @abstractmethod

@@ -12,6 +12,7 @@ from vitscope.weights.files import Stored
 from vitscope.weights.formats.fixed_positions import fixed_tables, strange_tables
 from vitscope.weights.match import Format, Match, Unheld, named
 
+STUDENT = "student.*"
 DINO_TRAINING = (
     Unheld("head.mlp.*", "DINO's projection head, which only its training needs"),
     Unheld("head.last_layer.*", "DINO's projection head, which only its training needs"),
@@ -19,7 +20,7 @@ DINO_TRAINING = (
     Unheld("ibot_head.*", "iBOT's projection head, which only its training needs"),
     Unheld("dino_loss.*", "a running mean, which only DINO's training needs"),
     Unheld("ibot_patch_loss.*", "a running mean, which only iBOT's training needs"),
-    Unheld("student.*", "the student; its teacher is taken"),
+    Unheld(STUDENT, "the student; its teacher is taken"),
 )
 PRE_LOGITS = (
     "between features and head they have a layer (pre_logits) that no model here has; take the features alone: "
@@ -31,6 +32,7 @@ DOWNSAMPLE = re.compile(r"^layers\.(\d+)\.downsample\.")
 class Timm(Format):
     name = "timm"
     library = "timm"
+    normalised_by = "DINO's"
     unheld = (
         *DINO_TRAINING,
         Unheld("*relative_position_index", "an index that is computed here"),
@@ -52,7 +54,8 @@ class Timm(Format):
 
     def normalisation(self, stored: Stored) -> Literal["half", "imagenet"] | None:
         """Known of DINO alone, by what only its training has; timm's models differ among themselves."""
-        of_dino = any(fnmatchcase(name, one.pattern) for name in stored for one in DINO_TRAINING)
+        heads = [one.pattern for one in DINO_TRAINING if one.pattern != STUDENT]  # teachers are not DINO's alone
+        of_dino = any(fnmatchcase(name, pattern) for name in stored for pattern in heads)
         return "imagenet" if of_dino else None
 
     def hint(self, stored: Stored, config: ModelConfig) -> str:
