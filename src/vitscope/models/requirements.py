@@ -16,8 +16,8 @@ LARGEST = 1_000_000
 MOST_BLOCKS = 1000
 """Of a network in all: each takes its time to build, even without numbers."""
 MOST_PATCHES = 2**18
-"""512 x 512 of them, where a learned table has a row for each."""
-MOST_PATCHES_UNLEARNED = 2**22
+"""512 x 512 of them, where a table of positions has a row for each."""
+MOST_PATCHES_WITHOUT = 2**22
 """2048 x 2048 of them, where nothing is stored for each."""
 MOST_PAIRS = 2**28
 """Pairs of tokens whose offset is written down: of all with all, or within windows."""
@@ -60,7 +60,7 @@ def require_image(img_size: Size, in_chans: int, num_classes: int) -> None:
     require(num_classes <= LARGEST, "num_classes", f"at most {LARGEST:,}", num_classes)
 
 
-def require_patches(img_size: Size, patch_size: Size, *, learned: bool) -> None:
+def require_patches(img_size: Size, patch_size: Size, *, in_table: bool) -> None:
     """`learned`: whether each patch has a row in a learned table of positions."""
     require(min(pair(patch_size)) > 0, "patch_size", "a positive size", patch_size)
     for side, patch in zip(pair(img_size), pair(patch_size), strict=True):
@@ -73,7 +73,7 @@ def require_patches(img_size: Size, patch_size: Size, *, learned: bool) -> None:
             fix=f"nearest that fit: {f'{lower} or ' if lower else ''}{upper}",
         )
     count = math.prod(side // patch for side, patch in zip(pair(img_size), pair(patch_size), strict=True))
-    most = MOST_PATCHES if learned else MOST_PATCHES_UNLEARNED
+    most = MOST_PATCHES if in_table else MOST_PATCHES_WITHOUT
     require(count <= most, "img_size", f"a size of at most {most:,} patches", f"one of {count:,}")
 
 

@@ -63,7 +63,7 @@ class SwinConfig:
 
     def __post_init__(self) -> None:
         require_image(self.img_size, self.in_chans, self.num_classes)
-        require_patches(self.img_size, self.patch_size, learned=False)
+        require_patches(self.img_size, self.patch_size, in_table=False)
         require_stages(self.depths, self.embed_dim, "embed_dim")
         require_count("window_size", self.window_size)
         require_eps(self.norm_eps)

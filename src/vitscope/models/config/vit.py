@@ -90,7 +90,7 @@ class ViTConfig:
 
     def __post_init__(self) -> None:
         require_image(self.img_size, self.in_chans, self.num_classes)
-        require_patches(self.img_size, self.patch_size, learned=self.position == "learned")
+        require_patches(self.img_size, self.patch_size, in_table=self.position in ("learned", "sincos"))
         require_count("embed_dim", self.embed_dim)
         require_depth("depth", self.depth)
         require_eps(self.norm_eps)
