@@ -25,6 +25,7 @@ def model() -> VisionModel:
     return made
 
 
+@pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores")
 @pytest.mark.parametrize("launch", LAUNCHES)
 def test_every_launch_gives_each_picture_its_answer(model: VisionModel, launch: Launch) -> None:
     if launch.startswith("compiled") and why_no_compiler("cuda") is not None:

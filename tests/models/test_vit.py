@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vitscope.core.errors import InputError
+from vitscope.core.threads import using_threads
 from vitscope.models.config import ViTConfig, pair
 from vitscope.models.layers.attention import Attention
 from vitscope.models.layers.block import Block
@@ -772,6 +773,16 @@ def test_mimetic_attention_looks_trained() -> None:
         off = product - product.diagonal().diag()
         assert off.std().item() == pytest.approx(0.4 / math.sqrt(192), rel=0.05)
         assert (product.diagonal() < 0).all()
+
+
+def test_mimetic_weights_are_the_seeds_whatever_the_number_of_threads() -> None:
+    def drawn(threads: int) -> torch.Tensor:
+        torch.manual_seed(0)
+        with using_threads(threads):
+            config = ViTConfig(img_size=32, patch_size=4, embed_dim=384, depth=1, num_heads=6, init="mimetic")
+            return ViT(config).state_dict()["blocks.0.attn.qkv.weight"]
+
+    assert torch.equal(drawn(1), drawn(2))
 
 
 def test_mimetic_positions_begin_as_sincos() -> None:

@@ -20,7 +20,6 @@ from vitscope.train.precision import (
     autocast,
     choose_dtype,
     using_precision,
-    using_threads,
 )
 
 CPU = torch.device("cpu")
@@ -119,15 +118,6 @@ def test_torchs_settings_are_changed_for_a_while(
         if fails:
             raise KeyError
     assert as_torch_has_it() == another_state
-
-
-@pytest.mark.parametrize("count", [None, 2])
-def test_threads_are_put_back(count: int | None) -> None:
-    before = torch.get_num_threads()
-    with contextlib.suppress(KeyError), using_threads(count):
-        assert torch.get_num_threads() == (count or before)
-        raise KeyError
-    assert torch.get_num_threads() == before
 
 
 def test_a_held_step_leaves_the_scale() -> None:

@@ -16,6 +16,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from vitscope.core.threads import using_threads
 from vitscope.models.layers.attention import Attention
 from vitscope.models.layers.patch import PatchFilter
 from vitscope.models.layers.position import sincos_2d
@@ -46,9 +47,12 @@ def init_transformer(model: nn.Module, scheme: str) -> None:
         if is_token_or_table(name):
             nn.init.trunc_normal_(parameter, std=TOKEN_STD)
     if scheme == "mimetic":
-        for module in model.modules():
-            if isinstance(module, Attention):
-                init_mimetic_attention(module)
+        # By one thread: several split such small matrices differently, so that a seed's weights would depend on the
+        # machine, and where its cores are busy they wait for each other, minutes instead of seconds.
+        with using_threads(1):
+            for module in model.modules():
+                if isinstance(module, Attention):
+                    init_mimetic_attention(module)
 
 
 def init_mimetic_positions(table: Tensor, grid_size: tuple[int, int]) -> None:

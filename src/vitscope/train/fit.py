@@ -16,11 +16,12 @@ from vitscope.core.run_folder import RunFolder
 from vitscope.core.run_view import read_run
 from vitscope.core.seed import preserved_rng
 from vitscope.core.status_file import Heartbeat
+from vitscope.core.threads import using_threads
 from vitscope.train.changes import changes
 from vitscope.train.config import TrainConfig
 from vitscope.train.finish import draw, draw_first, finish, require_model
 from vitscope.train.loop import is_asked_to_stop, is_to_come, save, train, write_rows
-from vitscope.train.precision import using_precision, using_threads
+from vitscope.train.precision import using_precision
 from vitscope.train.processes import join
 from vitscope.train.resume import begin, epochs_done, go_on, settings_until_now, trainable
 from vitscope.train.run_log import (

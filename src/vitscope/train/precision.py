@@ -38,16 +38,6 @@ def autocast(device: torch.device, dtype: torch.dtype | None) -> contextlib.Abst
 
 
 @contextlib.contextmanager
-def using_threads(count: int | None) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(before if count is None else count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-@contextlib.contextmanager
 def using_precision(config: PrecisionConfig) -> Iterator[None]:
     """Settings that torch keeps for the whole process, put back afterwards: another run may follow in it."""
     matmul, cudnn = torch.get_float32_matmul_precision(), torch.backends.cudnn.benchmark
