@@ -24,8 +24,11 @@ def cifar10_guide_small() -> TrainConfig:
     """The tuning guide's first example, as it stands there: its Small preset on CIFAR-10.
 
     command: vitscope train cifar10_guide_small
-    time: not measured yet
-    accuracy: not measured yet
+    time: 4.2 min on one H200, two other runs beside it
+    accuracy: 69.1 % (1 seed)
+
+    Test accuracy of seed 0: 69.12 % (best on validation: 68.78 %). 251 s from command to prompt with torch 2.11; about
+    34,000 images/s while two other runs shared the GPU. Patches of 8 leave 16 tokens of a picture.
     """
     return TrainConfig(
         model=named_model("guide_small"),
@@ -43,8 +46,11 @@ def cifar10_guide_quick() -> TrainConfig:
     """The tuning guide's second example, for quick trials: its Tiny preset on CIFAR-10.
 
     command: vitscope train cifar10_guide_quick
-    time: not measured yet
-    accuracy: not measured yet
+    time: 3.4 min on one H200, another run beside it
+    accuracy: 68.7 % (mean of 3 seeds)
+
+    Test accuracy of seeds 0, 1, 2: 68.68, 68.85, 68.69 % (best of seed 0 on validation: 69.16 %). 206 s from command to
+    prompt with torch 2.11, nearly all of it beside a larger run; 62,000 images/s in the last epochs, alone.
     """
     return TrainConfig(
         model=named_model("guide_tiny"),
@@ -101,8 +107,11 @@ def cifar10_resnet() -> TrainConfig:
     """ResNet-20 on CIFAR-10: what a ViT is held against.
 
     command: vitscope train cifar10_resnet
-    time: not measured yet
-    accuracy: not measured yet
+    time: 5.8 min on one H200, two other runs beside it
+    accuracy: 88.1 % (1 seed)
+
+    Test accuracy of seed 0: 88.11 % (best on validation: 88.34 %). 348 s from command to prompt with torch 2.11; about
+    19,000 images/s while two other runs shared the GPU.
     """
     return TrainConfig(
         model=named_model("resnet20"),
