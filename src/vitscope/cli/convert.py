@@ -77,12 +77,10 @@ def run(args: Sequence[str]) -> int:
         missing = "SOURCE and OUT" if command.source is None else "OUT"
         raise UsageError(f"no {missing} named", where=PROG, fix=f"`{PROG} SOURCE OUT --to timm`")
 
-    import torch
-
+    from vitscope.core.dtypes import TORCH_DTYPES  # torch comes with these
     from vitscope.weights.adapt import Resampling
     from vitscope.weights.convert import convert
 
-    types = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
     certificate = convert(
         command.source,
         command.out,
@@ -92,7 +90,7 @@ def run(args: Sequence[str]) -> int:
         patch_size=command.patch_size,
         in_chans=command.in_chans,
         num_classes=command.num_classes,
-        dtype=None if command.dtype is None else types[command.dtype],
+        dtype=None if command.dtype is None else TORCH_DTYPES[command.dtype],
         resampling=Resampling(positions=command.positions),
         allow_partial=command.allow_partial,
         strict=command.strict,

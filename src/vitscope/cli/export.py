@@ -57,17 +57,15 @@ def run(args: Sequence[str]) -> int:
         missing = "MODEL" if command.model is None else "--out"
         raise UsageError(f"no {missing} named", where=PROG, fix=f"`{PROG} runs/NAME --out NAME.onnx`")
 
-    import torch
-
+    from vitscope.core.dtypes import TORCH_DTYPES  # torch comes with these
     from vitscope.infer.export.export import export_model
 
-    types = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
     report = export_model(
         find_described_model(command.model),
         command.out,
         format=command.format,
         img_size=command.img_size,
-        dtype=types[command.dtype],
+        dtype=TORCH_DTYPES[command.dtype],
         opset=command.opset,
         pixels=command.pixels,
         pictures=command.images or None,

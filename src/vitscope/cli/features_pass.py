@@ -10,8 +10,8 @@ import torch
 
 from vitscope.cli.features_paths import PROG, Paths
 from vitscope.cli.progress import progress_bar
+from vitscope.core.dtypes import TORCH_DTYPES
 from vitscope.core.errors import DataError, UsageError
-from vitscope.infer.features.about import DTYPES
 from vitscope.infer.features.collect import MOST_DRAWN, Sample, collect, pass_on
 from vitscope.infer.features.extract import features_of, reading_of
 from vitscope.infer.features.features import Features
@@ -86,7 +86,7 @@ def _collected(
     reading: Reading,
     takers: list[Nearest | Sample],
 ) -> dict[str, Any]:
-    dtype = DTYPES[command.store]
+    dtype = TORCH_DTYPES[command.store]
     writer = nullcontext() if paths.out is None else writer_to(paths.out, reading, dtype, found.classes)
     with progress_bar("looking") as progress, writer as opened:
         return collect(

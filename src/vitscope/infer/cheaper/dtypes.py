@@ -14,13 +14,13 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from vitscope.core.dtypes import TORCH_DTYPES
 from vitscope.core.errors import UsageError, VitscopeError, expected
 from vitscope.models.model import VisionModel
 from vitscope.weights.proof import in_silence
 
 Dtype = Literal["fp32", "bf16", "fp16", "int8", "int8_weights"]
 DTYPES: tuple[Dtype, ...] = get_args(Dtype)
-TORCH_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def in_dtype(

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from vitscope.infer.predictor import Predictor
 
 FORMAT = "vitscope features 1"
-DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
-"""What features may be kept in."""
 
 
 def about_features(predictor: Predictor, reading: Reading, dtype: torch.dtype, source: str | None) -> dict[str, Any]:
