@@ -10,11 +10,11 @@ import torch
 
 from vitscope.cli.console import console, in_bytes, print_table
 from vitscope.core.config import field_types, updated
-from vitscope.core.dtypes import TORCH_DTYPES
+from vitscope.core.dtypes import TORCH_DTYPES, usual_dtype
 from vitscope.infer.benchmark.contest import Result, Row, release, run_row
 from vitscope.infer.benchmark.peers import OURS, build, prove_equal
 from vitscope.infer.benchmark.timing import Clock, paired_ratio, percentile, summary
-from vitscope.infer.benchmark.work import make_batch, usual_dtype
+from vitscope.infer.benchmark.work import make_batch
 from vitscope.infer.launched import Launch
 from vitscope.models.config import pair
 from vitscope.models.model import VisionModel

@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from vitscope.core.dtypes import TORCH_DTYPES
+from vitscope.core.dtypes import TORCH_DTYPES, usual_dtype
 from vitscope.core.errors import UsageError, VitscopeError, expected
 from vitscope.models.model import VisionModel
 from vitscope.weights.proof import in_silence
@@ -40,7 +40,7 @@ def in_dtype(
         return model.to(device, kind).eval(), kind
     if dtype not in DTYPES:
         raise UsageError(expected("dtype", f"one of {', '.join(DTYPES)}", dtype), where="a model's numbers")
-    around = torch.bfloat16 if device.type == "cuda" else torch.float32  # what torchao's kernels are made for
+    around = usual_dtype(device)
     copied = deepcopy(model).to(device, around).eval()
     chosen = set(linear_layers(copied)) - set(matching(linear_layers(copied), keep_float))
     quantise(copied, dtype, chosen)
