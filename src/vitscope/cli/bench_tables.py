@@ -10,7 +10,7 @@ import torch
 
 from vitscope.cli.console import console, in_bytes, print_table
 from vitscope.core.config import field_types, updated
-from vitscope.core.dtypes import TORCH_DTYPES, usual_dtype
+from vitscope.core.dtypes import TORCH_DTYPES, type_name, usual_dtype
 from vitscope.infer.benchmark.contest import Result, Row, release, run_row
 from vitscope.infer.benchmark.peers import OURS, build, prove_equal
 from vitscope.infer.benchmark.timing import Clock, paired_ratio, percentile, summary
@@ -51,7 +51,7 @@ def contest_report(
         )
         rows += [_line(result, name) for name in names]
         release(device)
-    told = {"dtype": str(dtype).removeprefix("torch."), "rounds": command.rounds, "rows": rows}
+    told = {"dtype": type_name(dtype), "rounds": command.rounds, "rows": rows}
     return told if proof is None else {**told, "equal_work": vars(proof)}
 
 

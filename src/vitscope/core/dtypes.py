@@ -12,3 +12,8 @@ def usual_dtype(device: torch.device) -> torch.dtype:
     """What a model is asked in where nobody says, and what torchao's kernels want around 8 bits: bf16 on a GPU, fp32
     elsewhere."""
     return torch.bfloat16 if device.type == "cuda" else torch.float32
+
+
+def type_name(dtype: torch.dtype) -> str:
+    """As torch writes it: 'float32'."""
+    return str(dtype).removeprefix("torch.")

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vitscope.core.dtypes import type_name
 from vitscope.core.errors import VitscopeError
 from vitscope.weights.opened import OpenFile
 
@@ -175,7 +176,7 @@ def refuse_odd_tensors(opened: OpenFile, tensors: Mapping[str, Tensor], *, hollo
         if odd or (tensor.is_meta and not hollow):
             raise unreadable(path, f"{name} is not a plain tensor", fix="save it dense and not quantised")
         if tensor.dtype not in DTYPES.values():  # numbers of 8 bits mean little without the scales kept beside them
-            kind = str(tensor.dtype).removeprefix("torch.")
+            kind = type_name(tensor.dtype)
             raise unreadable(path, f"{name} is of type {kind}, which no model here has", fix=OTHER_TYPE)
         total += math.prod(tensor.shape) * tensor.dtype.itemsize
     if total > most_bytes(opened):

@@ -182,5 +182,5 @@ def _compared(
 
 def _refuse_dtype(dtype: torch.dtype) -> None:
     if dtype not in SHORT_NAMES:
-        wanted = ", ".join(f"torch.{str(one).removeprefix('torch.')}" for one in SHORT_NAMES)
+        wanted = ", ".join(map(str, SHORT_NAMES))
         raise UsageError(expected("dtype", f"one of {wanted}", dtype), where="export", fix="leave it out for float32")
