@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import tyro
 
-from vitscope.cli.console import console, print_json
+from vitscope.cli.console import console, print_json, say
 from vitscope.core.config import config, field_types, require
 from vitscope.core.errors import EXIT_DONE, UsageError, expected
 from vitscope.core.flags import parse_flags
@@ -96,7 +95,7 @@ def run(args: Sequence[str]) -> int:
         strict=command.strict,
         prove=command.proof,
         overwrite=command.overwrite,
-        say=_say,
+        say=say,
     )
     if command.json:
         print_json(encode(certificate.to_dict()))
@@ -117,11 +116,6 @@ def _refuse_other_words(args: Sequence[str]) -> None:
             raise UsageError(
                 expected("--to", wanted, repr(word)), where=PROG, fix=f"did you mean '{OTHER_WORDS[word]}'?"
             )
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()
 
 
 def places_first(args: Sequence[str]) -> list[str]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import tyro
 
-from vitscope.cli.console import console, in_bytes, plain_table, print_json
+from vitscope.cli.console import console, in_bytes, plain_table, print_json, say
 from vitscope.cli.model_source import find_described_model
 from vitscope.core.config import config
 from vitscope.core.errors import EXIT_DONE, UsageError
@@ -70,7 +69,7 @@ def run(args: Sequence[str]) -> int:
         pixels=command.pixels,
         pictures=command.images or None,
         overwrite=command.overwrite,
-        say=_say,
+        say=say,
     )
     told = report.to_dict()
     if command.json:
@@ -102,8 +101,3 @@ def _print_table(told: dict[str, Any]) -> None:
         if text is not None:
             table.add_row(name, escape(text))
     console().print(table)
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()
