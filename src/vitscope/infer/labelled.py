@@ -19,7 +19,7 @@ from vitscope.train.measure import class_order
 
 Part = Literal["train", "val", "test"]
 SURE = 0.001
-"""How unlikely it must be that another normalisation is better by chance before anybody is told so."""
+"""How unlikely it must be that one way of asking beats another by chance before anybody is told so."""
 ENOUGH = 1000
 """Pictures the swap test looks at."""
 
