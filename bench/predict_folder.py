@@ -22,11 +22,12 @@ import torch
 from PIL import Image
 
 from report import report
+from vitscope.core.dtypes import usual_dtype
 from vitscope.core.errors import DataError
 from vitscope.data.dataset import open_dataset
 from vitscope.infer.benchmark.surroundings import surroundings
 from vitscope.infer.benchmark.timing import paired_ratio, summary
-from vitscope.infer.benchmark.work import prepare_device, usual_dtype
+from vitscope.infer.benchmark.work import prepare_device
 from vitscope.infer.pictures import find_pictures
 from vitscope.infer.predictor import Predictor
 from vitscope.infer.stream import prepare_for, stacked, stream

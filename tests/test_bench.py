@@ -159,6 +159,7 @@ def test_peers_are_not_built_without_what_ours_has() -> None:
     for peer in ("timm", "transformers"):
         problem = peers.prove_equal(dropping, ["ours", peer]).problems[peer]
         assert problem == "ValueError: not equal work: peers are built without attn_drop_rate, drop_path_rate"
+        assert peers.prove_equal(peers.without_drops(dropping), ["ours", peer]).problems == {}
     relative = updated(SMALL, position="relative")
     for peer in ("timm", "transformers"):
         assert peer in peers.prove_equal(relative, ["ours", peer]).problems

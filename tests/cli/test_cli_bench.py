@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,11 @@ import torch
 from PIL import Image
 
 from cli.conftest import Shell
+from vitscope.cli.bench import BenchCommand
+from vitscope.cli.bench_cheaper import print_ways
 from vitscope.cli.main import main
+from vitscope.infer.cheaper.report import Outcome
+from vitscope.infer.cheaper.way import PLAIN, Way
 from vitscope.models.build import build_model
 from vitscope.models.config import ViTConfig
 from vitscope.weights.folder import save_model
@@ -72,6 +77,27 @@ def test_ways_are_compared_on_the_users_pictures(folder: Path, shell: Shell) -> 
     assert table.returncode == 0, table.stderr
     assert "--batch-size 4`" in table.stdout
     assert "accuracy" not in table.stdout
+
+
+def test_only_a_way_that_is_worse_beyond_chance_is_called_so(capsys: pytest.CaptureFixture[str]) -> None:
+    def outcome(way: str, *, lost: int | None, won: int | None) -> Outcome:
+        return Outcome(Way.named(way), accuracy=0.5, worse=lost, better=won, batch_seconds=[1.0], single_seconds=[1.0])
+
+    found = [outcome("fp32", lost=0, won=0), outcome("bf16", lost=9, won=0), outcome("fp16", lost=15, won=1)]
+    ways = [one.to_dict(found[0]) for one in found]
+    assert [way["chance_worse"] for way in ways] == pytest.approx([1.0, 2**-9, 17 * 2**-16])
+    unnamed = outcome("int8", lost=None, won=None).to_dict(found[0])
+    assert unnamed["chance_worse"] is None
+    told = {
+        "pictures": 64,
+        "ways": [*ways, unnamed],
+        "left_out": [],
+        "bad_pictures": [],
+        "proposed": {"for_many": asdict(PLAIN), "for_one": asdict(PLAIN)},
+    }
+    print_ways(BenchCommand(model="mine"), {"hardware": "a CPU", "versions": ""}, told)
+    worse = [line for line in capsys.readouterr().out.splitlines() if "worse" in line]
+    assert worse == ["fp16 eager is really worse: 15 pictures lost for 1 won is hardly chance (3e-04)"]
 
 
 @pytest.mark.parametrize(

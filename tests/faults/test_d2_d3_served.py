@@ -11,25 +11,13 @@ import torch
 from PIL import Image
 from PIL.Image import Transpose
 
+from faults.turned_pictures import turned
 from serving import Served, encoded
 from vitscope.data.decode import decode_image
 from vitscope.data.preprocess import to_pixels
 from vitscope.infer.predictor import Predictor
 from vitscope.serve.answers import Answers
 from vitscope.serve.uploads import Upload
-
-ORIENTATION = 0x0112
-# How a camera held that way stores the picture: the inverse of what turns it upright.
-STORED = {
-    1: None,
-    2: Transpose.FLIP_LEFT_RIGHT,
-    3: Transpose.ROTATE_180,
-    4: Transpose.FLIP_TOP_BOTTOM,
-    5: Transpose.TRANSPOSE,
-    6: Transpose.ROTATE_90,
-    7: Transpose.TRANSVERSE,
-    8: Transpose.ROTATE_270,
-}
 
 
 @pytest.fixture(scope="module")
@@ -42,25 +30,16 @@ def upright() -> Image.Image:
     return Image.fromarray(coarse).resize((70, 50), Image.Resampling.NEAREST)
 
 
-def turned(file_format: str) -> list[bytes]:
-    files = []
-    for orientation, turn in STORED.items():
-        exif = Image.Exif()
-        exif[ORIENTATION] = orientation
-        files.append(encoded(upright() if turn is None else upright().transpose(turn), file_format, exif=exif))
-    return files
-
-
 @pytest.mark.parametrize("file_format", ["PNG", "TIFF"])
 def test_eight_orientations_are_one_tensor(answers: Answers, file_format: str) -> None:
     wanted = to_pixels(upright(), answers.predictor.preprocessing)
     assert not any(wanted.equal(wanted.flip(dims)) for dims in ((-1,), (-2,), (-1, -2)))
-    for content in turned(file_format):
+    for content in turned(upright(), file_format):
         assert answers.prepare(Upload(None, content)).equal(wanted)
 
 
 def test_eight_orientations_are_one_answer_and_one_drawing(server: Served) -> None:
-    files = turned("PNG")
+    files = turned(upright(), "PNG")
     assert len({str(server.post("/features", content).json()["features"]) for content in files}) == 1
     assert len({server.post("/explain", content).body for content in files}) == 1
     other = encoded(upright().transpose(Transpose.ROTATE_180))

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from PIL.Image import Transpose
 from torch import Tensor
 
+from faults.turned_pictures import turned
 from vitscope.data.config import AugmentConfig, PreprocessConfig
 from vitscope.data.decode import decode_image
 from vitscope.data.loaders.worker import WorkerLoader
@@ -19,18 +19,6 @@ from vitscope.data.preprocess import preprocess
 from vitscope.data.sources.source import Source, Stored
 from vitscope.data.transforms.batch import BatchTransform
 
-ORIENTATION = 0x0112
-# How a camera held that way stores the picture: the inverse of what turns it upright.
-STORED = {
-    1: None,
-    2: Transpose.FLIP_LEFT_RIGHT,
-    3: Transpose.ROTATE_180,
-    4: Transpose.FLIP_TOP_BOTTOM,
-    5: Transpose.TRANSPOSE,
-    6: Transpose.ROTATE_90,
-    7: Transpose.TRANSVERSE,
-    8: Transpose.ROTATE_270,
-}
 CONFIG = PreprocessConfig(img_size=(20, 28), mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
 
 
@@ -40,19 +28,13 @@ def upright() -> Image.Image:
 
 
 class Turned(Source):
-    """The same picture eight times, as TIFF or PNG (a JPEG's losses depend on how it lies)."""
+    """The same picture eight times."""
 
     kind = "turned pictures"
 
     def __init__(self, file_format: str) -> None:
         super().__init__("turned", np.zeros(8), ["a", "b"])
-        self.files = []
-        for orientation, turn in STORED.items():
-            exif, file = Image.Exif(), io.BytesIO()
-            exif[ORIENTATION] = orientation
-            picture = upright() if turn is None else upright().transpose(turn)
-            picture.save(file, file_format, exif=exif)
-            self.files.append(file.getvalue())
+        self.files = turned(upright(), file_format)
 
     def read(self, index: int) -> Stored:
         return self.files[index]

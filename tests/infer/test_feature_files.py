@@ -11,8 +11,8 @@ import pytest
 import torch
 from PIL import Image
 
+from vitscope.core.dtypes import TORCH_DTYPES
 from vitscope.core.errors import DataError, UsageError
-from vitscope.infer.features.about import DTYPES
 from vitscope.infer.features.collect import collect
 from vitscope.infer.features.extract import reading_of
 from vitscope.infer.features.features import Features
@@ -67,16 +67,16 @@ def assert_same(found: Features, wanted: Features) -> None:
     assert {key: found.about[key] for key in rest} == {key: wanted.about[key] for key in rest}
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", TORCH_DTYPES)
 @pytest.mark.parametrize("ending", ["npz", "parquet"])
 def test_what_goes_in_comes_out(
     predictor: Predictor, photos: Path, tmp_path: Path, ending: str, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("vitscope.infer.features.parquet_file.GROUP_BYTES", 1000)  # several row groups
     path = tmp_path / f"found.{ending}"
-    write(predictor, photos, path, DTYPES[dtype])
+    write(predictor, photos, path, TORCH_DTYPES[dtype])
     assert is_features_file(path)
-    wanted = predictor.features(photos, layers=None, tokens="map", dtype=DTYPES[dtype])
+    wanted = predictor.features(photos, layers=None, tokens="map", dtype=TORCH_DTYPES[dtype])
     assert len(wanted) == 8
     assert len(wanted.bad) == 1
     assert_same(read_features(path), wanted)

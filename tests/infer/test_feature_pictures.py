@@ -11,7 +11,7 @@ from PIL import Image
 from sklearn.decomposition import PCA
 
 from vitscope.core.errors import InputError, UsageError
-from vitscope.infer.features.collect import Sample
+from vitscope.infer.features.collect import MapPoints
 from vitscope.infer.features.map_picture import draw_map
 from vitscope.infer.features.nearest import Nearest
 from vitscope.infer.features.neighbour_sheet import draw_neighbours
@@ -51,13 +51,13 @@ def test_what_has_no_nearest_is_refused() -> None:
         Nearest(torch.zeros(3), top_k=0)
 
 
-def test_a_sample_is_spread_evenly_and_all_where_there_are_few() -> None:
+def test_a_map_is_spread_evenly_and_all_where_there_are_few() -> None:
     values = vectors(100)
-    few, all_of_them = Sample(100, most=30), Sample(100)
+    few, all_of_them = MapPoints(100, most=30), MapPoints(100)
     for start in range(0, 100, 9):
         places = list(range(start, min(start + 9, 100)))
-        for sample in (few, all_of_them):
-            sample.take(places, values[places])
+        for points in (few, all_of_them):
+            points.take(places, values[places])
     assert few.places == list(range(0, 100, 4))
     assert torch.equal(few.values, values[::4])
     assert torch.equal(all_of_them.values, values)

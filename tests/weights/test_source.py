@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import json
+import re
+import struct
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -17,6 +22,13 @@ from vitscope.weights.formats.timm_folder import save_folder
 from vitscope.weights.load import load_model
 
 TINY = ViTConfig(img_size=16, patch_size=8, embed_dim=16, depth=1, num_heads=2, num_classes=3)
+
+
+def zipped(name: str) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr(name, "words")
+    return file.getvalue()
 
 
 def test_timms_prefix_of_a_folder(tmp_path: Path) -> None:
@@ -40,13 +52,64 @@ def test_resampling_is_public() -> None:
         (b"\xff\xd8\xff\xe0" + bytes(50), "a JPEG picture"),
         (b"\x93NUMPY\x01\0" + bytes(50), "a single NumPy array"),
         (b"GGUF" + bytes(50), "a GGUF file"),
+        (b"some notes\non weights\n", "a text file, not weights: it begins with 'some notes on weights'"),
+        ("多".encode() * 200, "a text file, not weights: it begins with '多多"),
+        (b'{"json":{}}', "a text file, not weights: it begins with '{\"json"),
+        (b" \n", "a text file, not weights"),
+        (b"cat\ndog\nelk\n", "a text file, not weights: it begins with 'cat dog elk'"),
+        (b"\x08\x08\x12\x07pytorch\x1a\x052.1.0:\x03", "an ONNX file"),
+        (b"\x08\x0a:\x03" + bytes(50), "an ONNX file"),
+        (zipped("notes.txt"), "an archive that holds no weights"),
     ],
-    ids=["jpeg", "npy", "gguf"],
+    ids=[
+        "jpeg",
+        "npy",
+        "gguf",
+        "text",
+        "text, a letter cut",
+        "json",
+        "blank",
+        "labels",
+        "onnx",
+        "onnx, no name",
+        "zip",
+    ],
 )
-def test_what_is_no_weights_is_named(content: bytes, words: str, tmp_path: Path) -> None:
-    (tmp_path / "model.pth").write_bytes(content)
-    with pytest.raises(VitscopeError, match=words):
-        read_file(tmp_path / "model.pth")
+@pytest.mark.parametrize("name", ["model.pth", "model.safetensors"])
+def test_what_is_no_weights_is_named(name: str, content: bytes, words: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(VitscopeError, match=re.escape(words)) as refused:
+        read_file(tmp_path / name)
+    assert ".safetensors" in (refused.value.fix or "")
+
+
+def test_bytes_nobody_knows(tmp_path: Path) -> None:
+    (tmp_path / "model.bin").write_bytes(b"\x01\x02\x03" + bytes(50))
+    with pytest.raises(VitscopeError, match="it begins as no file of weights does") as refused:
+        read_file(tmp_path / "model.bin")
+    assert ".safetensors" in (refused.value.fix or "")
+
+
+def test_exported_files_are_named(tmp_path: Path) -> None:
+    program = torch.export.export(torch.nn.Linear(2, 2), (torch.zeros(1, 2),))
+    torch.export.save(program, tmp_path / "model.pt2")
+    with pytest.raises(VitscopeError, match=r"a program of torch\.export") as refused:
+        read_file(tmp_path / "model.pt2")
+    assert "exported from" in (refused.value.fix or "")
+    onnx = pytest.importorskip("onnx")
+    graph = onnx.helper.make_graph([], "empty", [], [])
+    onnx.save(onnx.helper.make_model(graph, producer_name="test"), tmp_path / "model.onnx")
+    with pytest.raises(VitscopeError, match="an ONNX file") as refused:
+        read_file(tmp_path / "model.onnx")
+    assert "exported from" in (refused.value.fix or "")
+
+
+def test_a_header_as_long_as_onnx_begins_is_still_a_header(tmp_path: Path) -> None:
+    """A number may be any bytes: here those of an ONNX file."""
+    told = json.dumps({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
+    length = int.from_bytes(b"\x08\x08\x12", "little")
+    (tmp_path / "model").write_bytes(struct.pack("<Q", length) + told.ljust(length) + struct.pack("<f", 2.0))
+    assert read_file(tmp_path / "model")["a"].item() == 2.0
 
 
 def test_what_is_cut_off(tmp_path: Path) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
 
-from vitscope.cli.console import print_json
+from vitscope.cli.console import print_json, say
 from vitscope.cli.model_source import find_described_model
 from vitscope.core.config import config, require
 from vitscope.core.errors import EXIT_DONE, UsageError, expected
@@ -97,12 +96,12 @@ def run(args: Sequence[str]) -> int:
     if command.cheaper:
         from vitscope.cli.bench_cheaper import print_ways, ways_report
 
-        found = ways_report(command, model, device, say=_say)
+        found = ways_report(command, model, device, say=say)
         show = print_ways
     else:
         from vitscope.cli.bench_tables import contest_report, print_contest
 
-        found = contest_report(command, model, device, say=_say)
+        found = contest_report(command, model, device, say=say)
         show = print_contest
     if command.json:
         print_json(encode({"model": command.model, **facts, **found}))
@@ -146,8 +145,3 @@ def _model(name: str) -> Any:
     raise UsageError(
         f"'{name}' has no classes", where=PROG, fix="time a classifier; of a masked model, the ViT it is made of"
     )
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()

@@ -15,6 +15,7 @@ from vitscope.infer.cheaper.report import fastest, measure_ways
 from vitscope.infer.cheaper.sample import Sample, sample_of_dataset, sample_of_pictures
 from vitscope.infer.cheaper.sensitivity import layers_to_keep, sensitivities
 from vitscope.infer.cheaper.way import Way, ways_for
+from vitscope.infer.labelled import SURE
 from vitscope.infer.predictor import Predictor
 from vitscope.models.model import VisionModel
 
@@ -69,6 +70,10 @@ def print_ways(command: Any, facts: dict[str, Any], told: dict[str, Any]) -> Non
     for way in told["ways"]:
         if "problem" in way:
             out.print(f"{way['way']}: {way['problem']}", markup=False)
+        elif way["chance_worse"] is not None and way["chance_worse"] < SURE:
+            balance = f"{way['worse']} pictures lost for {way['better']} won"
+            said = f"{way['way']} is really worse: {balance} is hardly chance ({way['chance_worse']:.0e})"
+            out.print(said, markup=False)
     for reason in told["left_out"]:
         out.print(f"left out: {reason}", markup=False)
     for reason in told["bad_pictures"][:3]:

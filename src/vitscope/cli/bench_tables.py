@@ -9,12 +9,11 @@ from typing import Any
 import torch
 
 from vitscope.cli.console import console, in_bytes, print_table
-from vitscope.core.config import field_types, updated
+from vitscope.core.dtypes import TORCH_DTYPES, type_name, usual_dtype
 from vitscope.infer.benchmark.contest import Result, Row, release, run_row
-from vitscope.infer.benchmark.peers import OURS, build, prove_equal
+from vitscope.infer.benchmark.peers import OURS, build, prove_equal, without_drops
 from vitscope.infer.benchmark.timing import Clock, paired_ratio, percentile, summary
-from vitscope.infer.benchmark.work import make_batch, usual_dtype
-from vitscope.infer.cheaper.dtypes import TORCH_DTYPES
+from vitscope.infer.benchmark.work import make_batch
 from vitscope.infer.launched import Launch
 from vitscope.models.config import pair
 from vitscope.models.model import VisionModel
@@ -26,7 +25,7 @@ def contest_report(
     command: Any, model: VisionModel, device: torch.device, *, say: Callable[[str], None]
 ) -> dict[str, Any]:
     """Plain data: whether the work is equal, and a line for each work, launch, batch and competitor."""
-    bare = _without_drops(model.config)
+    bare = without_drops(model.config)
     state = model.state_dict()
     dtype = usual_dtype(device) if command.dtype is None else TORCH_DTYPES[command.dtype]
     names = [OURS, *command.peers]
@@ -51,7 +50,7 @@ def contest_report(
         )
         rows += [_line(result, name) for name in names]
         release(device)
-    told = {"dtype": str(dtype).removeprefix("torch."), "rounds": command.rounds, "rows": rows}
+    told = {"dtype": type_name(dtype), "rounds": command.rounds, "rows": rows}
     return told if proof is None else {**told, "equal_work": vars(proof)}
 
 
@@ -114,9 +113,3 @@ def _line(result: Result, name: str) -> dict[str, Any]:
         ratio = paired_ratio(result.seconds[name], result.seconds[OURS])
         told |= {"ours_over_theirs": ratio.median, "quartiles": [ratio.low, ratio.high]}
     return told
-
-
-def _without_drops(settings: Any) -> Any:
-    """Nothing is dropped at random: libraries drop in other places, and work would not be equal."""
-    rates = [name for name in field_types(type(settings)) if name.endswith(("drop_rate", "drop_path_rate"))]
-    return updated(settings, **dict.fromkeys(rates, 0.0))

@@ -1,4 +1,4 @@
-"""Results go to standard output: as tables for people, as JSON for programs."""
+"""Results go to standard output: as tables for people, as JSON for programs. What is said meanwhile does not."""
 
 from __future__ import annotations
 
@@ -82,6 +82,12 @@ def _line(columns: Sequence[str], widths: dict[str, int]) -> int:
 def print_json(data: Any) -> None:
     sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
     sys.stdout.flush()
+
+
+def say(text: str) -> None:
+    """A line on standard error, at once: how far the work is, or what a person should know of it."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
 
 
 def in_bytes(count: float) -> str:

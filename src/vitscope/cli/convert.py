@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import tyro
 
-from vitscope.cli.console import console, print_json
+from vitscope.cli.console import console, print_json, say
 from vitscope.core.config import config, field_types, require
 from vitscope.core.errors import EXIT_DONE, UsageError, expected
 from vitscope.core.flags import parse_flags
@@ -77,12 +76,10 @@ def run(args: Sequence[str]) -> int:
         missing = "SOURCE and OUT" if command.source is None else "OUT"
         raise UsageError(f"no {missing} named", where=PROG, fix=f"`{PROG} SOURCE OUT --to timm`")
 
-    import torch
-
+    from vitscope.core.dtypes import TORCH_DTYPES  # torch comes with these
     from vitscope.weights.adapt import Resampling
     from vitscope.weights.convert import convert
 
-    types = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
     certificate = convert(
         command.source,
         command.out,
@@ -92,13 +89,13 @@ def run(args: Sequence[str]) -> int:
         patch_size=command.patch_size,
         in_chans=command.in_chans,
         num_classes=command.num_classes,
-        dtype=None if command.dtype is None else types[command.dtype],
+        dtype=None if command.dtype is None else TORCH_DTYPES[command.dtype],
         resampling=Resampling(positions=command.positions),
         allow_partial=command.allow_partial,
         strict=command.strict,
         prove=command.proof,
         overwrite=command.overwrite,
-        say=_say,
+        say=say,
     )
     if command.json:
         print_json(encode(certificate.to_dict()))
@@ -119,11 +116,6 @@ def _refuse_other_words(args: Sequence[str]) -> None:
             raise UsageError(
                 expected("--to", wanted, repr(word)), where=PROG, fix=f"did you mean '{OTHER_WORDS[word]}'?"
             )
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()
 
 
 def places_first(args: Sequence[str]) -> list[str]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
 
-from vitscope.cli.console import print_json
+from vitscope.cli.console import print_json, say
 from vitscope.cli.model_source import find_model_folder
 from vitscope.core.config import config, require, updated
 from vitscope.core.errors import EXIT_DONE, UsageError, expected
@@ -64,7 +63,7 @@ def run(args: Sequence[str]) -> int:
     from vitscope.cli.eval_trust import print_trust, trust_report
     from vitscope.train.measure import measure
 
-    found, names = measure(folder, data, command.part, batch_size=command.batch_size, device=command.device, say=_say)
+    found, names = measure(folder, data, command.part, batch_size=command.batch_size, device=command.device, say=say)
     report = {"source": command.source, "data": data.name, "part": command.part, **report_of(found, names)}
     trust = trust_report(command, folder, data)
     if command.json:
@@ -90,7 +89,3 @@ def _data(command: EvalCommand, folder: Path) -> DataConfig:
             fix=f"`{PROG} {command.source} --data digits`",
         )
     return DataConfig(name=command.data)
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"{text}\n")

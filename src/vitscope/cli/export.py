@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import tyro
 
-from vitscope.cli.console import console, in_bytes, plain_table, print_json
+from vitscope.cli.console import console, in_bytes, plain_table, print_json, say
 from vitscope.cli.model_source import find_described_model
 from vitscope.core.config import config
 from vitscope.core.errors import EXIT_DONE, UsageError
@@ -57,22 +56,20 @@ def run(args: Sequence[str]) -> int:
         missing = "MODEL" if command.model is None else "--out"
         raise UsageError(f"no {missing} named", where=PROG, fix=f"`{PROG} runs/NAME --out NAME.onnx`")
 
-    import torch
-
+    from vitscope.core.dtypes import TORCH_DTYPES  # torch comes with these
     from vitscope.infer.export.export import export_model
 
-    types = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
     report = export_model(
         find_described_model(command.model),
         command.out,
         format=command.format,
         img_size=command.img_size,
-        dtype=types[command.dtype],
+        dtype=TORCH_DTYPES[command.dtype],
         opset=command.opset,
         pixels=command.pixels,
         pictures=command.images or None,
         overwrite=command.overwrite,
-        say=_say,
+        say=say,
     )
     told = report.to_dict()
     if command.json:
@@ -104,8 +101,3 @@ def _print_table(told: dict[str, Any]) -> None:
         if text is not None:
             table.add_row(name, escape(text))
     console().print(table)
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()

@@ -100,14 +100,13 @@ def run(args: Sequence[str]) -> int:
     from vitscope.cli.features_pass import pass_over
     from vitscope.cli.features_paths import Paths
     from vitscope.cli.features_tables import print_features
-    from vitscope.infer.features.about import DTYPES
     from vitscope.infer.predictor import Predictor
 
     paths = Paths.of(command)
     predictor = Predictor.load(
         find_described_model(command.model or ""),
         device=command.device,
-        dtype=DTYPES[command.dtype],
+        dtype=command.dtype,
         batch_size=command.batch_size,
     )
     report: dict[str, Any] = {"model": command.model}

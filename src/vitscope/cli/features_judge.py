@@ -6,8 +6,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from vitscope.cli.progress import progress_bar
+from vitscope.core.dtypes import TORCH_DTYPES
 from vitscope.data.dataset import Dataset, open_dataset
-from vitscope.infer.features.about import DTYPES
 from vitscope.infer.features.judge import (
     ENOUGH_LAYERS,
     Labelled,
@@ -51,7 +51,7 @@ def _labelled(command: FeaturesCommand, predictor: Predictor, dataset: Dataset) 
             layers=list(layout_of(predictor.model).layers)[-ENOUGH_LAYERS:] if layers == () else layers,
             tokens=command.tokens,
             norm=command.norm,
-            dtype=DTYPES[command.store],
+            dtype=TORCH_DTYPES[command.store],
             progress=progress,
         )
 

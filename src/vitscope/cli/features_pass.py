@@ -10,9 +10,9 @@ import torch
 
 from vitscope.cli.features_paths import PROG, Paths
 from vitscope.cli.progress import progress_bar
+from vitscope.core.dtypes import TORCH_DTYPES
 from vitscope.core.errors import DataError, UsageError
-from vitscope.infer.features.about import DTYPES
-from vitscope.infer.features.collect import MOST_DRAWN, Sample, collect, pass_on
+from vitscope.infer.features.collect import MOST_DRAWN, MapPoints, collect, pass_on
 from vitscope.infer.features.extract import features_of, reading_of
 from vitscope.infer.features.features import Features
 from vitscope.infer.features.files import is_features_file, read_features, writer_to
@@ -44,9 +44,9 @@ def pass_over(command: FeaturesCommand, paths: Paths, predictor: Predictor) -> d
         looked, reading = Looked.in_file(kept), reading_like(kept, predictor)
     feature = reading.features[0]
     most = MOST_TSNE if command.map_by == "tsne" else MOST_DRAWN
-    sample = None if paths.map is None else Sample(len(looked), most)
+    points = None if paths.map is None else MapPoints(len(looked), most)
     nearest = None if command.nearest is None else _asked(command, predictor, feature, looked)
-    takers = [taker for taker in (sample, nearest) if taker is not None]
+    takers = [taker for taker in (points, nearest) if taker is not None]
     if kept is None:
         about = _collected(command, paths, predictor, looked.found, reading, takers)
     else:
@@ -59,8 +59,8 @@ def pass_over(command: FeaturesCommand, paths: Paths, predictor: Predictor) -> d
         told["nearest"] = _named(nearest, looked)
         if paths.sheet is not None and nearest.found:
             told["sheet"] = str(_draw_sheet(command, nearest, looked, feature, paths.sheet))
-    if sample is not None and paths.map is not None and len(sample.places) > 1:
-        told["map"] = str(_draw_map(command, sample, looked, feature, paths.map, about["count"]))
+    if points is not None and paths.map is not None and len(points.places) > 1:
+        told["map"] = str(_draw_map(command, points, looked, feature, paths.map, about["count"]))
     return told
 
 
@@ -84,9 +84,9 @@ def _collected(
     predictor: Predictor,
     found: Found,
     reading: Reading,
-    takers: list[Nearest | Sample],
+    takers: list[Nearest | MapPoints],
 ) -> dict[str, Any]:
-    dtype = DTYPES[command.store]
+    dtype = TORCH_DTYPES[command.store]
     writer = nullcontext() if paths.out is None else writer_to(paths.out, reading, dtype, found.classes)
     with progress_bar("looking") as progress, writer as opened:
         return collect(
@@ -148,18 +148,18 @@ def _draw_sheet(command: FeaturesCommand, nearest: Nearest, looked: Looked, feat
 
 
 def _draw_map(
-    command: FeaturesCommand, sample: Sample, looked: Looked, feature: Feature, path: Path, count: int
+    command: FeaturesCommand, points: MapPoints, looked: Looked, feature: Feature, path: Path, count: int
 ) -> Path:
-    projection = project(sample.values, command.map_by)
+    projection = project(points.values, command.map_by)
     labels = looked.found.labels
     name = "PCA" if command.map_by == "pca" else "t-SNE"
-    some = f"{len(sample.places):,} of {count:,}" if len(sample.places) < count else f"{count:,}"
+    some = f"{len(points.places):,} of {count:,}" if len(points.places) < count else f"{count:,}"
     return draw_map(
         projection,
         path,
         title=f"{some} pictures as '{Path(command.model or '').name}' sees them",
         below=f"{name} of {feature.in_words}",
-        labels=None if labels is None else [labels[place] for place in sample.places],
+        labels=None if labels is None else [labels[place] for place in points.places],
         classes=looked.found.classes,
-        look=(lambda row: looked.picture(sample.places[row])) if command.thumbnails else None,
+        look=(lambda row: looked.picture(points.places[row])) if command.thumbnails else None,
     )

@@ -50,15 +50,12 @@ def run(args: Sequence[str]) -> int:
     require_packages()
     token = find_token(command.token_file)
     with listen(command, token=token) as bound:
-        import torch
-
         from vitscope.infer.predictor import Predictor
 
-        types = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
         predictor = Predictor.load(
             find_described_model(command.model),
             device=command.device,
-            dtype=types[command.dtype],
+            dtype=command.dtype,
             temperature=command.temperature,
         )
         name = _name(command.model)

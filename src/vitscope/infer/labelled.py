@@ -19,7 +19,7 @@ from vitscope.train.measure import class_order
 
 Part = Literal["train", "val", "test"]
 SURE = 0.001
-"""How unlikely it must be that another normalisation is better by chance before anybody is told so."""
+"""How unlikely it must be that one way of asking beats another by chance before anybody is told so."""
 ENOUGH = 1000
 """Pictures the swap test looks at."""
 
@@ -56,12 +56,21 @@ def labelled_logits(
 
 
 def _thinned(dataset: Dataset, part: Part, most: int | None) -> Dataset:
-    """With fewer pictures in a part. Folders come class by class, so they are taken from all over."""
+    """With fewer pictures in a part."""
     rows = dataset.splits[part]
     if most is None or len(rows) <= most:
         return dataset
-    chosen = rows[np.linspace(0, len(rows), most, endpoint=False, dtype=np.int64)]
+    chosen = rows[from_all_over(len(rows), most)]
     return replace(dataset, splits=replace(dataset.splits, **{part: chosen}))
+
+
+def from_all_over(count: int, most: int) -> np.ndarray:
+    """Places of at most so many of `count`, evenly spread: folders come class by class.
+
+    >>> from_all_over(7, 3).tolist()
+    [0, 2, 4]
+    """
+    return np.linspace(0, count, min(most, count), endpoint=False, dtype=np.int64)
 
 
 @dataclass(frozen=True)

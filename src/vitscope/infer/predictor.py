@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from vitscope.core.device import pick_device
+from vitscope.core.dtypes import TORCH_DTYPES
 from vitscope.core.errors import UsageError, VitscopeError, expected
 from vitscope.data.config import PreprocessConfig, half_normalised
-from vitscope.infer.cheaper.dtypes import TORCH_DTYPES, Dtype, in_dtype
+from vitscope.infer.cheaper.dtypes import Dtype, in_dtype
 from vitscope.infer.features.extract import features_of
 from vitscope.infer.features.features import Features
 from vitscope.infer.features.layouts import Tokens

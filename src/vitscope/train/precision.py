@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vitscope.core.dtypes import TORCH_DTYPES
 from vitscope.core.environment import ask_for_repeatable_kernels
 from vitscope.core.errors import ConfigError, expected
 from vitscope.train.config import PrecisionConfig
 
-DTYPES = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 FIRST_SCALE = 2.0**16
 GROWTH_STEPS = 2000
 MOST_SCALE = 2.0**24  # far above any that helps, far below the one from which there is no way back
@@ -29,7 +29,7 @@ def choose_dtype(config: PrecisionConfig, device: torch.device) -> torch.dtype |
         return torch.bfloat16 if device.type == "cuda" and torch.cuda.is_bf16_supported() else None
     if config.dtype == "fp16" and device.type == "mps":
         raise ConfigError(expected("precision.dtype", "fp32 or bf16 on mps", "'fp16'"))
-    return DTYPES[config.dtype]
+    return None if config.dtype == "fp32" else TORCH_DTYPES[config.dtype]
 
 
 def autocast(device: torch.device, dtype: torch.dtype | None) -> contextlib.AbstractContextManager[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import pickletools
 import re
 import zipfile
 from collections.abc import Iterable, Mapping
@@ -13,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vitscope.core.dtypes import type_name
 from vitscope.core.errors import VitscopeError
 from vitscope.weights.opened import OpenFile
 
@@ -27,6 +29,8 @@ MOST_TENSORS = 50_000
 MOST_ENTRIES = 4 * MOST_TENSORS
 """In an archive: beside the weights, a checkpoint may hold a running mean and two moments of each."""
 MOST_NAME = 500
+MOST_WORDS = 100_000
+"""Bytes of a text that are looked through for a program."""
 LARGEST_SIDE = 2**40
 """Of one axis of a tensor."""
 MOST_INFLATION = 16
@@ -59,7 +63,11 @@ OTHER_FILES = {
     b"\x1f\x8b": "a gzip archive, which must be unpacked first",
 }
 """How files begin that are no weights that can be read here, and what they are."""
+ONNX = re.compile(rb"\x08[\x01-\x40][\x12\x1a\x22\x28\x32\x3a\x42]")
+"""Protocol buffers have no mark of their own: this is ONNX's version, and then another field of its model."""
 POINTER = b"version https://git-lfs"
+WEIGHTS_WANTED = "give a .safetensors, .pth, .bin or .npz file of weights"
+EXPORTED = "give the weights it was exported from: a .safetensors, .pth, .bin or .npz file"
 
 
 def unreadable(path: Path, reason: object, fix: str = "copy or download the file again") -> VitscopeError:
@@ -105,8 +113,35 @@ def beginning_of(opened: OpenFile) -> bytes:
         )
     for start, what in OTHER_FILES.items():
         if beginning.startswith(start):
-            raise unreadable(path, what, fix="give a .safetensors, .pth, .bin or .npz file of weights")
+            raise unreadable(path, what, fix=WEIGHTS_WANTED)
+    if ONNX.match(beginning) and beginning[8:9] != b"{":  # safetensors begins with a number, which may be any
+        raise unreadable(path, "an ONNX file, a graph to be run", fix=EXPORTED)
+    text = _text_of(beginning)
+    if text is not None and not _would_run(opened):
+        words = f": it begins with {text!r}" if text else ""
+        raise unreadable(path, f"a text file, not weights{words}", fix=WEIGHTS_WANTED)
     return beginning
+
+
+def _text_of(beginning: bytes) -> str | None:
+    """The first words, where there are only words: every file of weights has bytes early on that no text has."""
+    for cut in range(4):  # a letter of several bytes may be cut off at the end
+        try:
+            text = beginning[: len(beginning) - cut].decode()
+        except UnicodeDecodeError:
+            continue
+        readable = all(letter.isprintable() or letter.isspace() for letter in text)
+        return " ".join(text.split())[:60] if readable else None
+    return None
+
+
+def _would_run(opened: OpenFile) -> bool:
+    """Whether the words are a program: the oldest pickles are text. Who reads pickles tells what it would have run."""
+    try:
+        steps = [step.name for step, _, _ in pickletools.genops(opened.read_at(0, MOST_WORDS))]
+    except Exception:  # words that are no program raise whatever they lead to
+        return False
+    return "GLOBAL" in steps or "INST" in steps
 
 
 def refuse_names(path: Path, names: Iterable[object]) -> None:
@@ -175,7 +210,7 @@ def refuse_odd_tensors(opened: OpenFile, tensors: Mapping[str, Tensor], *, hollo
         if odd or (tensor.is_meta and not hollow):
             raise unreadable(path, f"{name} is not a plain tensor", fix="save it dense and not quantised")
         if tensor.dtype not in DTYPES.values():  # numbers of 8 bits mean little without the scales kept beside them
-            kind = str(tensor.dtype).removeprefix("torch.")
+            kind = type_name(tensor.dtype)
             raise unreadable(path, f"{name} is of type {kind}, which no model here has", fix=OTHER_TYPE)
         total += math.prod(tensor.shape) * tensor.dtype.itemsize
     if total > most_bytes(opened):

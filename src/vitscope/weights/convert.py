@@ -10,6 +10,7 @@ from typing import Any, get_args
 
 import torch
 
+from vitscope.core.dtypes import type_name
 from vitscope.core.errors import ConfigError, VitscopeError, expected
 from vitscope.core.files import write_json
 from vitscope.core.suggest import did_you_mean
@@ -25,7 +26,7 @@ from vitscope.weights.formats.timm_spelling import spelled
 from vitscope.weights.load import load_opened
 from vitscope.weights.place import flush, make_hidden_beside
 from vitscope.weights.proof import answer, fixed_batch
-from vitscope.weights.shards import cast_model, is_weights, refuse_dtype, type_name
+from vitscope.weights.shards import cast_model, is_weights, refuse_dtype
 from vitscope.weights.source import LOCAL, Source, digest, open_source
 from vitscope.weights.written import To, checked, refuse_disproof
 

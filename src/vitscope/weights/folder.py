@@ -22,6 +22,7 @@ import torch
 from torch import nn
 
 from vitscope.core.config import from_dict, to_dict
+from vitscope.core.dtypes import type_name
 from vitscope.core.errors import ConfigError, VitscopeError, expected
 from vitscope.core.files import write_atomically, write_json
 from vitscope.core.run_layout import MODEL, is_run_folder
@@ -127,7 +128,7 @@ def writer(
         count = sum(parameter.numel() for parameter in model.parameters())
         kind = dtype or next(tensor.dtype for tensor in tensors.values() if tensor.is_floating_point())
         called = names or [str(number) for number in range(config.num_classes)]
-        readme = plain_card(config, count, seen, called, str(kind).removeprefix("torch."))
+        readme = plain_card(config, count, seen, called, type_name(kind))
     described = {"format": FORMAT, "family": config.family, "config": to_dict(config)}
 
     def write(folder: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from vitscope.core.config import shortened, to_dict
+from vitscope.core.dtypes import type_name
 from vitscope.core.errors import ConfigError, VitscopeError, expected
 from vitscope.models.config import ModelConfig, Size, pair
 from vitscope.models.model import VisionModel
@@ -23,7 +24,7 @@ from vitscope.weights.fit import fitted_preprocessing
 from vitscope.weights.given_config import as_its_weights, given_config, with_classes
 from vitscope.weights.layers_for import PICTURE, asked_part, layers_for, read_layers
 from vitscope.weights.match import Format
-from vitscope.weights.shards import WRITABLE, cast_model, refuse_dtype, type_name
+from vitscope.weights.shards import WRITABLE, cast_model, refuse_dtype
 from vitscope.weights.source import Source, open_source
 
 log = logging.getLogger("vitscope")

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from vitscope.core.config import updated
+from vitscope.core.dtypes import type_name
 from vitscope.core.errors import VitscopeError
 from vitscope.models.build import build_model
 from vitscope.models.config import MAEConfig, ModelConfig, SimMIMConfig
@@ -20,7 +21,7 @@ from vitscope.weights.files import Shape, Stored
 from vitscope.weights.formats import OWN, recognised
 from vitscope.weights.match import Format, Match, Unheld
 from vitscope.weights.names import cleaned
-from vitscope.weights.shards import cast, type_name
+from vitscope.weights.shards import cast
 from vitscope.weights.source import Source
 from vitscope.weights.stored_config import stored_config
 
@@ -196,7 +197,7 @@ def _fits(ledger: Ledger, name: str) -> bool:
 
 
 def _kind(tensor: Tensor) -> str:
-    return f"{tuple(tensor.shape)} of {str(tensor.dtype).removeprefix('torch.')}"
+    return f"{tuple(tensor.shape)} of {type_name(tensor.dtype)}"
 
 
 def faults(ledger: Ledger) -> list[str]:

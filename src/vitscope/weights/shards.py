@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from vitscope.core.dtypes import type_name
 from vitscope.core.errors import ConfigError, VitscopeError, expected
 from vitscope.core.files import write_json
 from vitscope.weights.place import flush
@@ -65,10 +66,6 @@ def cast_model(model: nn.Module, dtype: torch.dtype) -> str | None:
             cast(name, tensor, dtype)
     model.to(dtype)
     return f"numbers cast from {' and '.join(sorted(map(type_name, others)))} to {type_name(dtype)}" if others else None
-
-
-def type_name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
 
 
 def refuse_shard_bytes(shard_bytes: int) -> None:

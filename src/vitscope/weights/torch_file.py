@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from vitscope.core.errors import VitscopeError
-from vitscope.weights.bounds import Shape, first_line, refuse_odd_tensors, unreadable
+from vitscope.weights.bounds import WEIGHTS_WANTED, Shape, first_line, refuse_odd_tensors, unreadable
 from vitscope.weights.opened import OpenFile
 from vitscope.weights.torch_outline import Outline, outline_of
 
@@ -33,6 +33,8 @@ HELD_WITHIN = (
 )
 """Where trainers keep the weights inside a checkpoint, the ones to prefer first."""
 DEEPEST = 8
+PICKLE = b"\x80"
+"""How a pickle of torch's begins that is not in an archive."""
 
 
 def read_torch(opened: OpenFile, *, zipped: bool) -> tuple[dict[str, Shape], Callable[[str], Tensor], tuple[str, ...]]:
@@ -66,6 +68,8 @@ def _content(opened: OpenFile, outline: Outline | None) -> Any:
             warnings.simplefilter("ignore")  # of what is refused below, torch only warns
             return torch.load(file, map_location=device, weights_only=True, mmap=False)
     except pickle.UnpicklingError as error:
+        if outline is None and opened.read_at(0, 1) != PICKLE and "Unsupported operand" in str(error):
+            raise unreadable(opened.path, "it begins as no file of weights does", fix=WEIGHTS_WANTED) from None
         raise VitscopeError(
             f"the file holds more than tensors, and was refused: {_what_else(error)}",
             where=str(opened.path),

@@ -13,13 +13,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from vitscope.core.errors import VitscopeError
-from vitscope.weights.bounds import first_line, refuse_inflation, unreadable
+from vitscope.weights.bounds import EXPORTED, WEIGHTS_WANTED, first_line, refuse_inflation, unreadable
 from vitscope.weights.opened import OpenFile
 from vitscope.weights.zip_entries import begins
 
 TOLD = ("/data.pkl", "/version", "/byteorder")
 """The entries whose contents torch is shown. What begins with a dot it is not: `.format_version` makes it compute where
 an entry begins, and without that it asks the archive."""
+
+PROGRAM = ("/archive_format", "serialized_exported_program.json")
+"""What torch.export puts into its archives, now and formerly."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,7 @@ def outline_of(opened: OpenFile) -> Outline | None:
         opened.file.seek(0)
         with zipfile.ZipFile(opened.file) as archive:
             refuse_inflation(opened, archive)
+            _refuse_without_weights(opened, archive.namelist())
             numbers = [entry for entry in archive.infolist() if "/data/" in entry.filename]
             order = next((name for name in archive.namelist() if name.endswith("/byteorder")), None)
             if order is not None and archive.read(order).strip() != b"little":
@@ -53,6 +57,15 @@ def outline_of(opened: OpenFile) -> Outline | None:
         raise
     except Exception as error:  # a damaged archive raises whatever its damage leads to
         raise unreadable(opened.path, first_line(error)) from None
+
+
+def _refuse_without_weights(opened: OpenFile, names: list[str]) -> None:
+    """An archive may be anything; torch would tell of the entry it missed first."""
+    if any(name.endswith(TOLD[0]) for name in names):
+        return
+    if any(name.endswith(PROGRAM) for name in names):
+        raise unreadable(opened.path, "a program of torch.export (.pt2), a graph to be run", fix=EXPORTED)
+    raise unreadable(opened.path, "an archive that holds no weights", fix=WEIGHTS_WANTED)
 
 
 def _hollow(archive: zipfile.ZipFile) -> bytes:

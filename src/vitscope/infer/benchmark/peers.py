@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vitscope.core.config import field_types
+from vitscope.core.config import field_types, updated
 from vitscope.core.errors import UsageError, VitscopeError
 from vitscope.models.build import build_model
 from vitscope.models.config import ModelConfig, pair
@@ -66,12 +66,20 @@ def as_peer(model: VisionModel, name: str) -> nn.Module:
         return _as_timm(model, Path(place)) if name == TIMM else _as_transformers(model, Path(place))
 
 
-def _refuse_what_peers_would_not_get(config: Any) -> None:
+def without_drops(config: ModelConfig) -> ModelConfig:
+    """Nothing is dropped at random: libraries drop in other places, and work would not be equal."""
+    return updated(config, **dict.fromkeys(_drop_rates(config), 0.0))
+
+
+def _refuse_what_peers_would_not_get(config: ModelConfig) -> None:
     """What is dropped at random shows in no logit, and another library may drop it elsewhere."""
-    rates = [name for name in field_types(type(config)) if name.endswith(("drop_rate", "drop_path_rate"))]
-    others = [name for name in rates if getattr(config, name)]
+    others = [name for name in _drop_rates(config) if getattr(config, name)]
     if others:
         raise ValueError(f"not equal work: peers are built without {', '.join(others)}")
+
+
+def _drop_rates(config: ModelConfig) -> list[str]:
+    return [name for name in field_types(type(config)) if name.endswith(("drop_rate", "drop_path_rate"))]
 
 
 def _as_timm(model: VisionModel, folder: Path) -> nn.Module:

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from vitscope.core.dtypes import usual_dtype
 from vitscope.infer.benchmark.peers import logits
 from vitscope.infer.benchmark.timing import Call
 from vitscope.infer.launched import Launch, launched
@@ -20,11 +21,6 @@ def prepare_device(device: torch.device) -> None:
     torch.manual_seed(0)
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high")
-
-
-def usual_dtype(device: torch.device) -> torch.dtype:
-    """What inference computes in, where nobody says: bf16 on a GPU, fp32 elsewhere."""
-    return torch.bfloat16 if device.type == "cuda" else torch.float32
 
 
 def make_batch(

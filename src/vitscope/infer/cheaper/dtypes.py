@@ -14,13 +14,13 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from vitscope.core.dtypes import TORCH_DTYPES, usual_dtype
 from vitscope.core.errors import UsageError, VitscopeError, expected
 from vitscope.models.model import VisionModel
 from vitscope.weights.proof import in_silence
 
 Dtype = Literal["fp32", "bf16", "fp16", "int8", "int8_weights"]
 DTYPES: tuple[Dtype, ...] = get_args(Dtype)
-TORCH_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def in_dtype(
@@ -40,7 +40,7 @@ def in_dtype(
         return model.to(device, kind).eval(), kind
     if dtype not in DTYPES:
         raise UsageError(expected("dtype", f"one of {', '.join(DTYPES)}", dtype), where="a model's numbers")
-    around = torch.bfloat16 if device.type == "cuda" else torch.float32  # what torchao's kernels are made for
+    around = usual_dtype(device)
     copied = deepcopy(model).to(device, around).eval()
     chosen = set(linear_layers(copied)) - set(matching(linear_layers(copied), keep_float))
     quantise(copied, dtype, chosen)

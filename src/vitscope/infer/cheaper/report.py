@@ -77,6 +77,7 @@ class Outcome:
             "accuracy": self.accuracy,
             "better": self.better,
             "worse": self.worse,
+            "chance_worse": self.chance_worse,
             "batch_size": self.batch_size,
             "images_per_s": self.images_per_s,
             "speedup": ratio.median,

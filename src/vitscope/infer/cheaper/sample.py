@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from vitscope.core.errors import DataError
 from vitscope.data.dataset import Dataset
-from vitscope.infer.labelled import Part
+from vitscope.infer.labelled import Part, from_all_over
 from vitscope.infer.launched import Forward
 from vitscope.infer.pictures import Given, Pictures, find_pictures
 from vitscope.infer.predictor import Predictor
@@ -31,7 +30,7 @@ class Sample:
 
     def spread(self, most: int) -> Sample:
         """At most so many of the pictures, from all over."""
-        chosen = torch.linspace(0, len(self) - 1, min(most, len(self))).round().long()
+        chosen = torch.from_numpy(from_all_over(len(self), most))
         return Sample(self.images[chosen], None if self.labels is None else self.labels[chosen])
 
     @torch.inference_mode()
@@ -55,7 +54,7 @@ def sample_of_dataset(predictor: Predictor, dataset: Dataset, part: Part, *, mos
     predictor.require_classes()
     order = class_order(predictor.model.labels, dataset.class_names, predictor.num_classes, where=dataset.source.place)
     rows = dataset.splits[part]
-    rows = rows[np.linspace(0, len(rows), min(most, len(rows)), endpoint=False, dtype=np.int64)]
+    rows = rows[from_all_over(len(rows), most)]
     given = [Given(dataset.source.where(int(row)), dataset.source.read(int(row))) for row in rows]
     images, places, bad = _prepared(predictor, given)
     labels = [order[label] for label in dataset.source.labels[rows[places]]]
@@ -66,8 +65,7 @@ def sample_of_pictures(predictor: Predictor, pictures: Pictures, *, most: int) -
     """Pictures nobody named, spread over all that are given, at most so many; and what is wrong with others."""
     predictor.require_classes()
     given = find_pictures(pictures)
-    chosen = np.linspace(0, len(given), min(most, len(given)), endpoint=False, dtype=np.int64)
-    images, _, bad = _prepared(predictor, [given[number] for number in chosen])
+    images, _, bad = _prepared(predictor, [given[place] for place in from_all_over(len(given), most)])
     return Sample(images), bad
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from vitscope.core.dtypes import usual_dtype
 from vitscope.infer.cheaper.dtypes import Dtype, in_dtype, linear_layers, quantise
 from vitscope.infer.cheaper.sample import Sample
 from vitscope.models.model import VisionModel
@@ -40,7 +41,7 @@ def sensitivities(
     progress: Progress | None = None,
 ) -> list[Sensitivity]:
     """Of every linear layer, the most sensitive first. `model` stays as it is."""
-    around = torch.bfloat16 if device.type == "cuda" else torch.float32
+    around = usual_dtype(device)
     asked = deepcopy(model).to(device, around).eval()
 
     def logits() -> Tensor:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from vitscope.core.dtypes import SHORT_NAMES
 from vitscope.core.errors import UsageError, VitscopeError, expected
 from vitscope.data.config import PreprocessConfig
 from vitscope.data.preprocess import normalise
@@ -36,7 +37,6 @@ from vitscope.weights.folder import unwrapped
 from vitscope.weights.load import load_model
 
 WRITERS: dict[Format, ModuleType] = {"onnx": onnx_file, "pt2": pt2_file}
-NAMES = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def export_model(
     preprocessing = preprocessing_of(network)
     shown = photographs(preprocessing) if pictures is None else own_pictures(pictures, preprocessing)
     output = "logits" if network.num_classes else "features"
-    metadata = metadata_of(network, preprocessing, pixels=pixels, dtype=NAMES[dtype], output=output)
+    metadata = metadata_of(network, preprocessing, pixels=pixels, dtype=SHORT_NAMES[dtype], output=output)
     say(f"tracing {type(network).__name__}")
     traced = network_for(network, dtype=dtype, pixels=preprocessing if pixels else None)
     program = trace(traced, (preprocessing.in_chans, *preprocessing.img_size), pixels=pixels)
@@ -108,7 +108,7 @@ def export_model(
     return ExportReport(
         path=str(out),
         format=kind,
-        dtype=NAMES[dtype],
+        dtype=SHORT_NAMES[dtype],
         bytes=size,
         inputs=opened.inputs,
         outputs=opened.outputs,
@@ -181,6 +181,6 @@ def _compared(
 
 
 def _refuse_dtype(dtype: torch.dtype) -> None:
-    if dtype not in NAMES:
-        wanted = ", ".join(f"torch.{str(one).removeprefix('torch.')}" for one in NAMES)
+    if dtype not in SHORT_NAMES:
+        wanted = ", ".join(map(str, SHORT_NAMES))
         raise UsageError(expected("dtype", f"one of {wanted}", dtype), where="export", fix="leave it out for float32")

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 
+from vitscope.core.dtypes import type_name
 from vitscope.core.errors import UsageError
 from vitscope.infer.export.metadata import FILE, KEYS
 from vitscope.infer.export.network import could_not, without_warnings
@@ -59,5 +60,4 @@ def _output_of(metadata: dict[str, str]) -> str:
 
 
 def _described(value: Tensor) -> str:
-    kind = str(value.dtype).removeprefix("torch.")
-    return described(kind, [side if isinstance(side, int) else "batch" for side in value.shape])
+    return described(type_name(value.dtype), [side if isinstance(side, int) else "batch" for side in value.shape])

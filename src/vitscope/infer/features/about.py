@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from vitscope.core.config import to_dict
+from vitscope.core.dtypes import type_name
 from vitscope.infer.features.features import BadPicture
 from vitscope.infer.features.reading import Reading
 from vitscope.version import __version__
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from vitscope.infer.predictor import Predictor
 
 FORMAT = "vitscope features 1"
-DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
-"""What features may be kept in."""
 
 
 def about_features(predictor: Predictor, reading: Reading, dtype: torch.dtype, source: str | None) -> dict[str, Any]:
@@ -34,8 +33,8 @@ def about_features(predictor: Predictor, reading: Reading, dtype: torch.dtype, s
             "sha256": dict(sums) if sums else None,
         },
         "features": {feature.name: feature.to_dict() for feature in reading.features},
-        "dtype": dtype_name(dtype),
-        "arithmetic": dtype_name(predictor.dtype),
+        "dtype": type_name(dtype),
+        "arithmetic": type_name(predictor.dtype),
         "img_size": list(predictor.preprocessing.img_size),
         "preprocessing": to_dict(predictor.preprocessing),
     }
@@ -48,8 +47,3 @@ def about_pictures(classes: Sequence[str], count: int, bad: Sequence[BadPicture]
         "count": count,
         "bad": [{"place": one.place, "path": one.path, "reason": one.reason} for one in bad],
     }
-
-
-def dtype_name(dtype: torch.dtype) -> str:
-    """torch.float32 -> 'float32'."""
-    return str(dtype).removeprefix("torch.")

@@ -1,4 +1,4 @@
-"""One pass over the pictures for all that was asked: a file, the nearest, a sample to draw."""
+"""One pass over the pictures for all that was asked: a file, the nearest, the points of a map."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_DRAWN = 20_000
 """Pictures of a map: more could not be told apart, nor be kept in memory for ever larger folders."""
 
 
-class Sample:
+class MapPoints:
     """Keeps the features of some of `count` pictures, spread evenly: all of them, up to `most`."""
 
     def __init__(self, count: int, most: int = MOST_DRAWN) -> None:
@@ -58,7 +58,7 @@ def collect(
     reading: Reading,
     *,
     writer: FeatureWriter | None = None,
-    takers: Sequence[Nearest | Sample] = (),
+    takers: Sequence[Nearest | MapPoints] = (),
     dtype: torch.dtype = torch.float32,
     source: str | None = None,
     progress: Progress | None = None,
@@ -83,7 +83,7 @@ def collect(
     return told
 
 
-def pass_on(features: Features, name: str, takers: Sequence[Nearest | Sample]) -> None:
+def pass_on(features: Features, name: str, takers: Sequence[Nearest | MapPoints]) -> None:
     """Features that are there already, to the same takers; pictures are numbered by their rows."""
     for taker in takers:
         taker.take(range(len(features)), features[name])

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from vitscope.core.dtypes import SHORT_NAMES
 from vitscope.core.errors import UsageError, expected
-from vitscope.infer.features.about import DTYPES, about_features, about_pictures
+from vitscope.infer.features.about import about_features, about_pictures
 from vitscope.infer.features.features import BadPicture, Features
 from vitscope.infer.features.layouts import Tokens
 from vitscope.infer.features.pictures import Found, find_labelled, reading_sets
@@ -55,8 +56,8 @@ def take_features(
     progress: Progress | None = None,
 ) -> Iterator[Taken | BadPicture]:
     """In the order of the pictures, but for bad ones, which come with their batch."""
-    if dtype not in DTYPES.values():
-        raise UsageError(expected("dtype", f"one of {', '.join(map(str, DTYPES.values()))}", dtype))
+    if dtype not in SHORT_NAMES:
+        raise UsageError(expected("dtype", f"one of {', '.join(map(str, SHORT_NAMES))}", dtype))
     prepare = reading_sets(prepare_for(predictor.preprocessing))
     asked = predictor.ask(found.given, reading.together, prepare=prepare, batch_size=batch_size, progress=progress)
     for places, rows in asked:

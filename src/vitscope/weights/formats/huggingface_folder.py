@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from vitscope.core.config import shortened, updated
+from vitscope.core.dtypes import type_name
 from vitscope.core.errors import ConfigError, VitscopeError, expected
 from vitscope.core.files import write_json
 from vitscope.data.config import PreprocessConfig, half_normalised
@@ -177,7 +178,7 @@ def save_folder(model: VisionModel, folder: Path) -> list[str]:
         remarks.append(f"a processor of transformers turns colours into no other channels: give it {kind}")
     tensors = _written_tensors(model, chosen, remarks)
     labels = model.labels or [f"{NAMELESS}{number}" for number in range(config.num_classes)]
-    dtype = str(next(iter(tensors.values())).dtype).removeprefix("torch.")
+    dtype = type_name(next(iter(tensors.values())).dtype)
     write_json(folder / CONFIG, written_config(config, chosen, labels=labels, dtype=dtype))
     write_json(folder / PICTURES, told)
     save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
