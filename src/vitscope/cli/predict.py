@@ -38,7 +38,9 @@ class PredictCommand:
     top_k: int = 5
     """How many classes to name for each picture."""
     views: tuple[Literal["flip", "crops"], ...] = ()
-    """Look at each picture in several ways, and take the mean: `flip`, `crops` (middle and corners), or both."""
+    """Look at each picture several times and take the mean of the answers: `flip` also mirrored (2 looks), `crops` also
+    at the four corners (5), both 10. It takes as many times as long, and makes the answer hang less on how the picture
+    is cut; leave `flip` out where left and right matter, as in digits and writing."""
     weights: tuple[float, ...] = ()
     """How much each of several models counts; all alike by default."""
     temperature: float = 1.0
