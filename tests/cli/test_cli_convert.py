@@ -108,7 +108,9 @@ def test_refusals(model: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "--allow-partial" not in told  # of which nothing fits
     assert "--dtype: expected" in refused(capsys, 2, "model", "out", "--dtype", "int8")
     assert not (tmp_path / "out").exists()
-    assert "already holds a model" in refused(capsys, 1, "weights.pth", "model", "--model", "model")
+    told = refused(capsys, 1, "weights.pth", "model", "--model", "model")
+    assert "already holds a model" in told
+    assert told.endswith("choose a new folder, or pass --overwrite\n")
 
 
 def test_dtype_and_overwrite(model: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
