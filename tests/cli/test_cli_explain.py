@@ -116,8 +116,8 @@ def test_names_are_numbered_and_files_are_kept(place: Path, capsys: pytest.Captu
         (["explain"], "no MODEL named", 2),
         (["explain", "model"], "no IMAGE named", 2),
         (["explain", "model", "photo.png", "--out", "map.jpg"], "ends in .png", 2),
-        (["explain", "model", "photo.png", "--layer", "7"], "layers: expected numbers from -2 to 1", 1),
-        (["explain", "model", "photo.png", "--head", "2"], "head: expected a number from -2 to 1", 1),
+        (["explain", "model", "photo.png", "--layer", "7"], "layers: expected numbers from -2 to 1", 2),
+        (["explain", "model", "photo.png", "--head", "2"], "head: expected a number from -2 to 1", 2),
         (["explain", "model", "photo.png", "--head", "0", "--method", "rollout"], "--method attention beside it", 2),
         (["explain", "model", "photo.png", "--target", "cta"], "did you mean 'cat'?", 2),
         (["explain", "model", "photo.png", "--methd", "rollout"], "unknown flag '--methd'", 2),
@@ -149,7 +149,7 @@ def test_a_cnn_shows_its_feature_maps(place: Path, capsys: pytest.CaptureFixture
 def test_swin_and_lstm_are_told_what_they_can_have(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     swin = SwinConfig(img_size=32, embed_dim=16, depths=(1,), num_heads=(2,), window_size=4, num_classes=2)
     save_model(build_model(swin), place / "swin")
-    assert main(["explain", "swin", "photo.png", "--device", "cpu"]) == 1
+    assert main(["explain", "swin", "photo.png", "--device", "cpu"]) == 2
     said = capsys.readouterr().err
     assert "Swin attends inside small windows" in said
     assert "--feature-maps" in said
@@ -157,5 +157,5 @@ def test_swin_and_lstm_are_told_what_they_can_have(place: Path, capsys: pytest.C
     assert main(["explain", "swin", "photo.png", "--feature-maps", "--device", "cpu"]) == 0
     assert "stage 0: 16 maps of 8 x 8" in capsys.readouterr().out
     save_model(build_model(LSTMConfig(img_size=16, in_chans=3, embed_dim=8, num_classes=2)), place / "lstm")
-    assert main(["explain", "lstm", "photo.png", "--device", "cpu"]) == 1
+    assert main(["explain", "lstm", "photo.png", "--device", "cpu"]) == 2
     assert "neither" in capsys.readouterr().err

@@ -13,7 +13,7 @@ from vitscope.cli.explain_files import Places
 from vitscope.cli.model_source import find_described_model
 from vitscope.cli.progress import progress_bar
 from vitscope.core.config import config, require
-from vitscope.core.errors import EXIT_DONE, UsageError
+from vitscope.core.errors import EXIT_DONE, InputError, UsageError
 from vitscope.core.flags import parse_flags
 from vitscope.core.strict_json import encode
 
@@ -78,12 +78,20 @@ def run(args: Sequence[str]) -> int:
         missing = "MODEL" if command.model is None else "IMAGE"
         raise UsageError(f"no {missing} named", where=PROG, fix=f"`{PROG} runs/NAME photo.jpg`")
 
+    try:
+        return _explained(command)
+    except InputError as error:  # model and picture come from files: only what the flags ask of them can be refused
+        fix = error.fix or f"`{PROG} --help` shows all flags"
+        raise UsageError(error.what, where=error.where or PROG, fix=fix) from error
+
+
+def _explained(command: ExplainCommand) -> int:
     from vitscope.infer.explain.subject import has_attention, looking
     from vitscope.infer.predictor import Predictor
     from vitscope.models.swin import Swin
 
-    predictor = Predictor.load(find_described_model(command.model), device=command.device)
-    picture, model = Path(command.image).expanduser(), predictor.model
+    predictor = Predictor.load(find_described_model(command.model or ""), device=command.device)
+    picture, model = Path(command.image or "").expanduser(), predictor.model
     if has_attention(model):
         return _show_map(command, predictor, picture)
     if isinstance(model, Swin) and not command.feature_maps:

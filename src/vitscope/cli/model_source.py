@@ -26,6 +26,12 @@ def find_model(source: str) -> str | Path:
     return source if is_itself else find_model_folder(source, otherwise=ANY_SOURCE)
 
 
+def refuse_missing(source: str) -> None:
+    """For verbs that take anything `load_model` does: what is there, or may be on the hub, is looked at by others."""
+    if what_lies_at(Path(source).expanduser()) is None:
+        find_model(source)
+
+
 def find_described_model(source: str) -> str | Path:
     """The same for verbs that cannot be told whose layers a bare weights file is for."""
     found = find_model(source)
