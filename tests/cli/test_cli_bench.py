@@ -61,6 +61,17 @@ def test_a_model_by_its_name_is_a_table(shell: Shell) -> None:
     assert "ours is" not in done.stdout
 
 
+def test_settings_of_a_named_model_are_flags(capsys: pytest.CaptureFixture[str]) -> None:
+    smaller = ["--model.depth", "1", "--model.img-size", "16", "--model.drop-path-rate", "0"]
+    args = ["bench", "--batch", "1", "2", "vit_tiny", *smaller, "--rounds", "1", "--device", "cpu"]
+    assert main([*args, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["model"], told["settings"]) == ("vit_tiny", {"depth": 1, "img_size": 16})
+    assert [row["batch"] for row in told["rows"]] == [1, 2]
+    assert main(args) == 0
+    assert capsys.readouterr().out.startswith("vit_tiny img_size=16 depth=1 in float32")
+
+
 def test_ways_are_compared_on_the_users_pictures(folder: Path, shell: Shell) -> None:
     pytest.importorskip("torchao")
     flags = ("--cheaper", "--images", "photos", "--ways", "bf16", "int8", "--batch", "4", "--rounds", "1")
@@ -111,6 +122,11 @@ def test_only_a_way_that_is_worse_beyond_chance_is_called_so(capsys: pytest.Capt
         (("vit_tiny", "--batch", "0"), "numbers from 1"),
         (("mae_vit_base_patch16",), "has no classes"),
         (("vit_tinny",), "did you mean 'vit_tiny'?"),
+        (("vit_tinny", "--model.depth", "2"), "did you mean 'vit_tiny'?"),
+        (("vit_tiny", "--model.dpeth", "2"), "did you mean '--model.depth'?"),
+        (("vit_tiny", "--depth", "2"), "did you mean '--model.depth'?"),
+        (("vit_tiny", "--model.embed-dim", "7"), "embed_dim"),
+        (("runs/first", "--model.depth", "2"), "`vitscope bench vit_small --model.depth ...`"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(args: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]) -> None:

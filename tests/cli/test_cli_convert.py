@@ -99,7 +99,7 @@ def test_refusals(model: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "did you mean '--to'?" in refused(capsys, 2, "model", "out", "-to", "timm")
     assert "did you mean '--img-size'" in refused(capsys, 2, "model", "out", "--image-size", "3")
     assert "expected no more" in refused(capsys, 2, "model", "out", "more")
-    assert "there is no such folder or file" in refused(capsys, 1, "modell", "out")
+    assert "did you mean 'model'?" in refused(capsys, 2, "modell", "out")
     assert "does not say which model it is for" in refused(capsys, 2, "weights.pth", "out")
     assert "did you mean 'vit_tiny'?" in refused(capsys, 2, "weights.pth", "out", "--model", "vit_tinny")
     assert "expected a number from 0, received -1" in refused(capsys, 2, "model", "out", "--num-classes", "-1")
@@ -108,7 +108,9 @@ def test_refusals(model: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "--allow-partial" not in told  # of which nothing fits
     assert "--dtype: expected" in refused(capsys, 2, "model", "out", "--dtype", "int8")
     assert not (tmp_path / "out").exists()
-    assert "already holds a model" in refused(capsys, 1, "weights.pth", "model", "--model", "model")
+    told = refused(capsys, 2, "weights.pth", "model", "--model", "model")
+    assert "already holds a model" in told
+    assert told.endswith("choose a new folder, or pass --overwrite\n")
 
 
 def test_dtype_and_overwrite(model: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

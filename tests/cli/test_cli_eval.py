@@ -224,7 +224,7 @@ def test_class_order(labels: str | None, names: str, order: list[int]) -> None:
         ("nowhere", "'nowhere' does not exist", "give a run or model folder"),
         ("runs", "'runs' holds no model", "name one, such as runs/empty-001"),
         ("runs/empty-001", "the run 'runs/empty-001' has no model yet", "--resume --out runs/empty-001"),
-        ("runs/emty-001 --data digits", "'runs/emty-001' does not exist", "did you mean 'empty-001'?"),
+        ("runs/emty-001 --data digits", "'runs/emty-001' does not exist", "did you mean 'runs/empty-001'?"),
         ("model --data digit", "", "digits"),
         ("model --data digits --part tst", "--part: expected one of 'train', 'val', 'test', received 'tst'", "'test'"),
         ("model --data digits --batch-size 0", "batch_size: expected from 1", ""),

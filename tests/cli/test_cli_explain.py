@@ -116,8 +116,8 @@ def test_names_are_numbered_and_files_are_kept(place: Path, capsys: pytest.Captu
         (["explain"], "no MODEL named", 2),
         (["explain", "model"], "no IMAGE named", 2),
         (["explain", "model", "photo.png", "--out", "map.jpg"], "ends in .png", 2),
-        (["explain", "model", "photo.png", "--layer", "7"], "layers: expected numbers from -2 to 1", 1),
-        (["explain", "model", "photo.png", "--head", "2"], "head: expected a number from -2 to 1", 1),
+        (["explain", "model", "photo.png", "--layer", "7"], "layers: expected numbers from -2 to 1", 2),
+        (["explain", "model", "photo.png", "--head", "2"], "head: expected a number from -2 to 1", 2),
         (["explain", "model", "photo.png", "--head", "0", "--method", "rollout"], "--method attention beside it", 2),
         (["explain", "model", "photo.png", "--target", "cta"], "did you mean 'cat'?", 2),
         (["explain", "model", "photo.png", "--methd", "rollout"], "unknown flag '--methd'", 2),
@@ -141,7 +141,7 @@ def test_a_cnn_shows_its_feature_maps(place: Path, capsys: pytest.CaptureFixture
     assert "stage 1: 8 maps of 4 x 4" in out
     assert pictures(place) == ["photo-feature-maps.png"]
     assert main(["explain", "cnn", "photo.png", "--method", "rollout", "--device", "cpu"]) == 2
-    assert "CNN has no attention, and so no --method" in capsys.readouterr().err
+    assert "CNN has no attention, and so there is no --method" in capsys.readouterr().err
     assert main(["explain", "cnn", "photo.png", "--json", "--device", "cpu"]) == 0
     assert [stage["shape"] for stage in json.loads(capsys.readouterr().out)["stages"]] == [[4, 8, 8], [8, 4, 4]]
 
@@ -149,13 +149,16 @@ def test_a_cnn_shows_its_feature_maps(place: Path, capsys: pytest.CaptureFixture
 def test_swin_and_lstm_are_told_what_they_can_have(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     swin = SwinConfig(img_size=32, embed_dim=16, depths=(1,), num_heads=(2,), window_size=4, num_classes=2)
     save_model(build_model(swin), place / "swin")
-    assert main(["explain", "swin", "photo.png", "--device", "cpu"]) == 1
-    said = capsys.readouterr().err
-    assert "Swin attends inside small windows" in said
-    assert "--feature-maps" in said
-    assert pictures(place) == []
+    assert main(["explain", "swin", "photo.png", "--device", "cpu"]) == 0
+    out, said = capsys.readouterr()
+    assert said.startswith("Swin attends inside small windows")
+    assert said.endswith("instead of a map, these are its filters and feature maps\n")
+    assert "stage 0: 16 maps of 8 x 8" in out
+    assert pictures(place) == ["photo-feature-maps.png"]
     assert main(["explain", "swin", "photo.png", "--feature-maps", "--device", "cpu"]) == 0
-    assert "stage 0: 16 maps of 8 x 8" in capsys.readouterr().out
+    assert capsys.readouterr() == (out.replace("-maps.png", "-maps-2.png"), "")
+    assert main(["explain", "swin", "photo.png", "--head", "0", "--sheet", "--device", "cpu"]) == 2
+    assert "leave out --head, --sheet to see" in capsys.readouterr().err
     save_model(build_model(LSTMConfig(img_size=16, in_chans=3, embed_dim=8, num_classes=2)), place / "lstm")
-    assert main(["explain", "lstm", "photo.png", "--device", "cpu"]) == 1
+    assert main(["explain", "lstm", "photo.png", "--device", "cpu"]) == 2
     assert "neither" in capsys.readouterr().err

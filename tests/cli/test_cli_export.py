@@ -62,8 +62,8 @@ def test_programs_get_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     found = told["comparison"]
     assert found["largest_difference"] / found["largest_output"] == pytest.approx(found["difference"])
     assert found["difference"] <= found["allowed"] == 0.05
-    assert main([*command]) == 1
-    assert "already exists" in capsys.readouterr().err
+    assert main([*command]) == 2
+    assert capsys.readouterr().err.endswith("choose a new place, or pass --overwrite\n")
     assert main([*command, "--overwrite"]) == 0
 
 

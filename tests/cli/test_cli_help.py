@@ -55,6 +55,14 @@ def test_help_names_every_flag_and_says_nothing_of_none(
     ("args", "sentences"),
     [
         (
+            ["predict"],
+            [
+                "`flip` also mirrored (2 looks), `crops` also at the four corners (5), both 10.",
+                "It takes as many times as long",
+                "leave `flip` out where left and right matter",
+            ],
+        ),
+        (
             ["convert"],
             [
                 "SOURCE Where the weights are. OUT Where to write. options",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -75,6 +76,58 @@ def test_programs_get_json_and_csv(
     assert rows[3]["error"]
 
 
+def test_csv_has_all_classes_that_were_asked_for(
+    photos: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(photos)
+    asked = ["predict", "model", "photos/0.png", "photos/torn.jpg", "--device", "cpu", "--top-k"]
+    assert main([*asked, "2", "--json"]) == 0
+    wanted = json.loads(capsys.readouterr().out)[0]["top_k"]
+    assert main([*asked, "2", "--csv"]) == 0
+    good, torn = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    assert list(good)[5:] == ["class_1", "probability_1", "class_2", "probability_2"]
+    for place, guess in enumerate(wanted, 1):
+        assert good[f"class_{place}"] == guess["label"]
+        assert float(good[f"probability_{place}"]) == pytest.approx(guess["probability"], abs=1e-6)
+    assert set(list(torn.values())[5:]) == {""}
+    assert main([*asked, "9", "--csv"]) == 0
+    assert capsys.readouterr().out.splitlines()[0].endswith(",class_3,probability_3")
+
+
+def test_answers_go_to_a_file_by_its_ending(
+    photos: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(photos)
+    asked = ["predict", "model", "photos", "--device", "cpu"]
+    assert main([*asked, "--json", "--out", "all.json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert main([*asked, "--out", "all.jsonl"]) == 0
+    assert capsys.readouterr().out == "wrote all.jsonl: 4 pictures, 1 of them with an error\n"
+    assert main([*asked, "--csv", "--out", "all.CSV"]) == 0
+    printed = capsys.readouterr().out
+    assert json.loads((photos / "all.json").read_text()) == told
+    assert [json.loads(line) for line in (photos / "all.jsonl").read_text().splitlines()] == told
+    assert (photos / "all.CSV").read_text() == printed
+    (photos / "photos/torn.jpg").unlink()
+    assert main([*asked, "--out", "all.json"]) == 2
+    assert "add --overwrite" in capsys.readouterr().err
+    assert json.loads((photos / "all.json").read_text()) == told
+    assert main([*asked, "--out", "all.json", "--overwrite"]) == 0
+    assert json.loads((photos / "all.json").read_text()) == told[:3]
+
+
+def test_a_path_that_is_no_text_keeps_its_bytes(
+    photos: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(photos)
+    (photos / "photos/0.png").rename(photos / "photos" / os.fsdecode(b"\xff.png"))
+    asked = ["predict", "model", "photos", "--device", "cpu", "--out"]
+    assert main([*asked, "a.csv"]) == main([*asked, "a.json"]) == 0
+    assert b"photos/\xff.png," in (photos / "a.csv").read_bytes()
+    assert os.fsencode(json.loads((photos / "a.json").read_text())[-1]["path"]) == b"photos/\xff.png"
+    assert capsys.readouterr().err == ""
+
+
 def test_views_and_several_models(
     photos: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -109,6 +162,8 @@ def test_nothing_that_can_be_read_is_a_failure(
         (["model", "photos", "--temperature", "0"], 2, "temperature"),
         (["model,model", "photos", "--weights", "1"], 2, "weights"),
         (["model", "empty"], 3, "there are no pictures in"),
+        (["model", "photos", "--out", "a.xlsx"], 2, "--out a.csv"),
+        (["model", "photos", "--out", "empty/b/a.csv"], 2, "there is no folder 'empty/b'"),
     ],
 )
 def test_mistakes_are_told(

@@ -575,4 +575,6 @@ def test_a_run_is_no_recipe(saved: Path, capsys: pytest.CaptureFixture[str]) -> 
     lines = refused(capsys, "--data", "digits", "--from", "runs")
     assert lines[2] == "to do: it holds runs; name one, such as runs/old-001"
     lines = refused(capsys, "--data", "digits", "--from", "runs/old-01")
-    assert lines[2].startswith("to do: did you mean 'old-001'?")
+    assert lines[2].startswith("to do: did you mean 'runs/old-001'?")
+    lines = refused(capsys, "--data", "digits", "--from", "old-001")
+    assert lines[2].startswith("to do: did you mean 'runs/old-001'?")

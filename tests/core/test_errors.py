@@ -26,6 +26,22 @@ def test_what_is_not_known_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(
+    ("advice", "in_python", "typed"),
+    [
+        ("choose a new place, or pass overwrite=True (--overwrite)", "pass overwrite=True", "pass --overwrite"),
+        ("name its model: config= (--model), 'a'", "name its model: config=, 'a'", "name its model: --model, 'a'"),
+        ("prove=False (--no-proof) goes on", "prove=False goes on", "--no-proof goes on"),
+        ("lower the learning rate (--lr)", "lower the learning rate (--lr)", "lower the learning rate (--lr)"),
+    ],
+)
+def test_arguments_are_told_in_python_and_flags_on_the_command_line(advice: str, in_python: str, typed: str) -> None:
+    error = VitscopeError("it broke", where="x=1 (--x)", fix=advice)
+    assert str(error).startswith("it broke\nwhere: x=1 (--x)\nto do: ")
+    assert str(error).endswith(in_python)
+    assert error.for_command_line().endswith(typed)
+
+
+@pytest.mark.parametrize(
     ("kind", "code", "also"),
     [
         (VitscopeError, 1, Exception),

@@ -327,7 +327,7 @@ def test_open_says_what_is_near() -> None:
         RunFolder.create(name="digits")
     with pytest.raises(UsageError, match="'runs/digit-002' does not exist") as refusal:
         RunFolder.open("runs/digit-002")
-    assert "'digits-002'" in str(refusal.value.fix)
+    assert "'runs/digits-002'" in str(refusal.value.fix)
     with pytest.raises(UsageError, match="'runs' is not a run folder") as refusal:
         RunFolder.open("runs")
     assert refusal.value.fix == "it holds runs; name one, such as runs/digits-002"

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import warnings
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -45,6 +49,35 @@ def test_what_a_device_cannot_do_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     assert environment.why_no_compiler("cpu") == "no compiler found (no-such-compiler)"
     with pytest.raises(VitscopeError, match="no-such-compiler"):
         launched(torch.relu, "compiled", device=CPU, batch_size=1)
+
+
+def test_what_the_compiler_says_to_its_makers_is_not_heard_and_all_else_is(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    said = ["Int8Tensor does not implement _stable_hash_for_caching. For PT2-compatible"]
+    logger = logging.getLogger("torch.utils.cpp_extension")
+
+    def compiled(forward: Any, **settings: Any) -> Any:
+        def talking(images: Tensor) -> Tensor:
+            for text in said:
+                warnings.warn(text, UserWarning, stacklevel=1)
+            logger.warning("No CUDA runtime is found, using CUDA_HOME='%s'", "/usr/local")
+            logger.warning("something else")
+            return forward(images)
+
+        return talking
+
+    monkeypatch.setattr(torch, "compile", compiled)
+    monkeypatch.setattr(launched_module, "why_no_compiler", lambda device: None)
+    assert launched(torch.relu, "compiled", device=CPU, batch_size=1)(torch.ones(1)) == 1
+    assert [record.getMessage() for record in caplog.records] == ["something else"]
+    said.append("something that matters")
+    with pytest.warns(UserWarning, match="something that matters"):
+        launched(torch.relu, "compiled", device=CPU, batch_size=1)(torch.ones(1))
+    said.pop()
+    with pytest.warns(UserWarning, match="_stable_hash"):
+        compiled(torch.relu)(torch.ones(1))
+    assert logger.filters == []
 
 
 @pytest.mark.slow

@@ -117,6 +117,66 @@ def test_settings_of_a_form_are_checked_too(server: Served) -> None:
     assert server.post("/explain", *FILES[:2]).status == 400
 
 
+@pytest.mark.parametrize(
+    ("path", "fields", "fix"),
+    [
+        ("/predict", {"topk": "2"}, "did you mean 'top_k'?"),
+        ("/predict?topk=2", {}, "did you mean 'top_k'?"),
+        ("/predict", {"temperature": "2"}, "/predict takes top_k beside its pictures"),
+        ("/predict", {"file": "picture.jpg"}, "curl -F file=@picture.jpg"),
+        ("/features", {"layer": "2"}, "/features takes no settings"),
+        ("/explain", {"layers": "1"}, "did you mean 'layer'?"),
+        ("/explain?top_k=1", {}, "/explain takes method, layer, head, target beside its pictures"),
+    ],
+)
+def test_settings_nobody_reads_are_refused(server: Served, path: str, fields: dict[str, str], fix: str) -> None:
+    answer = server.post(path, FILES[0], fields=fields)
+    assert answer.status == 400
+    assert answer.json()["error"].startswith("unknown field '")
+    assert fix in answer.json()["fix"]
+    told = json.dumps({"image": base64.b64encode(FILES[0]).decode(), **fields})
+    if "file" not in fields:
+        assert server.ask("POST", path, told, {"content-type": "application/json"}).json() == answer.json()
+
+
+PLAIN = {"content-type": "image/png"}
+WRONG = {
+    "not a number": ("POST", "/predict?top_k=x", FILES[0], PLAIN),
+    "too small a number": ("POST", "/predict?top_k=0", FILES[0], PLAIN),
+    "no such layer": ("POST", "/explain?layer=9", FILES[0], PLAIN),
+    "no such head": ("POST", "/explain?head=9", FILES[0], PLAIN),
+    "no such class": ("POST", "/explain?method=gradient_rollout&target=99", FILES[0], PLAIN),
+    "no such method": ("POST", "/explain?method=magic", FILES[0], PLAIN),
+    "nothing": ("POST", "/predict", b"", PLAIN),
+    "no picture": ("POST", "/predict", b"hello", PLAIN),
+    "half a picture": ("POST", "/predict", FILES[0][:60], PLAIN),
+    "a kind nobody knows": ("POST", "/predict", FILES[0], {"content-type": "text/plain"}),
+    "compressed": ("POST", "/predict", FILES[0], {**PLAIN, "content-encoding": "gzip"}),
+    "not JSON": ("POST", "/predict", b"{", {"content-type": "application/json"}),
+    "a list": ("POST", "/predict", b"[]", {"content-type": "application/json"}),
+    "not base64": ("POST", "/predict", b'{"image": "?"}', {"content-type": "application/json"}),
+    "a number for a picture": ("POST", "/predict", b'{"images": [1]}', {"content-type": "application/json"}),
+    "images without a list": ("POST", "/predict", b'{"images": 1}', {"content-type": "application/json"}),
+    "not a form": ("POST", "/predict", b"", {"content-type": "multipart/form-data"}),
+    "no such address": ("GET", "/predictions", None, {}),
+    "another method": ("GET", "/predict", None, {}),
+    "another site": ("POST", "/predict", FILES[0], {**PLAIN, "origin": "http://elsewhere.org"}),
+    "another host": ("GET", "/model", None, {"host": "elsewhere.org"}),
+}
+
+
+@pytest.mark.parametrize("mistake", WRONG)
+def test_every_error_says_what_and_what_to_do(server: Served, mistake: str) -> None:
+    method, path, body, headers = WRONG[mistake]
+    answer = server.ask(method, path, body, headers)
+    assert 400 <= answer.status < 500
+    told = answer.json()
+    for row in (told, *told.get("predictions", ())):
+        assert row["error"]
+        assert row["fix"]
+        assert "Input should be" not in row["error"], "that is how pydantic speaks"
+
+
 def test_more_classes_than_there_are_is_all_of_them(server: Served) -> None:
     (row,) = server.post("/predict?top_k=99", FILES[0]).json()["predictions"]
     assert sorted(guess["label"] for guess in row["top_k"]) == sorted(LABELS)

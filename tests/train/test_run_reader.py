@@ -196,7 +196,7 @@ def test_files_that_are_folders_are_named(run: RunFolder) -> None:
 def test_what_is_no_run_is_refused_with_the_nearest(run: RunFolder) -> None:
     with pytest.raises(UsageError, match="does not exist") as caught:
         read_run(run.path.with_name("rum"))
-    assert caught.value.fix == "did you mean 'run'?"
+    assert caught.value.fix == f"did you mean '{run.path}'?"
     with pytest.raises(UsageError, match="is not a run folder"):
         read_run(run.path.parent)
 

@@ -9,13 +9,15 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from vitscope.cli.console import print_json, say
+from vitscope.cli.model_flags import changes_of, name_first, named_model, with_model
 from vitscope.cli.model_source import find_described_model
 from vitscope.core.config import config, require
 from vitscope.core.errors import EXIT_DONE, UsageError, expected
 from vitscope.core.flags import parse_flags
 from vitscope.core.strict_json import encode
 from vitscope.core.suggest import did_you_mean
-from vitscope.models.variants import VARIANTS
+from vitscope.models.config import ModelConfig
+from vitscope.models.variants import VARIANTS, is_classifier
 
 PROG = "vitscope bench"
 PEERS = ("timm", "transformers")
@@ -30,9 +32,11 @@ class BenchCommand:
 
     With --cheaper the same model is timed in smaller numbers and other ways of launching: how many answers stay the
     same, how many are right, its size, its speed; and which way is fastest here.
+
+    Every setting of a model that is named is a flag: `vitscope bench vit_small --model.img-size 64`.
     """
 
-    model: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")] = None
+    name: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")] = None
     """What is timed."""
     against: str | None = None
     """Beside whom: timm, transformers, or both with a comma between."""
@@ -75,13 +79,19 @@ class BenchCommand:
             require(peer in PEERS, "against", "timm, transformers, or both with a comma between", peer, fix=fix)
 
     @property
+    def title(self) -> str:
+        """What is timed, as it is written above the table: the name, with what of its settings was changed."""
+        changes = changes_of(self.name, getattr(self, "model", None))
+        return " ".join([str(self.name), *(f"{key}={value}" for key, value in changes.items())])
+
+    @property
     def peers(self) -> list[str]:
         return [name.strip() for name in (self.against or "").split(",") if name.strip()]
 
 
 def run(args: Sequence[str]) -> int:
-    command = parse_flags(BenchCommand(), args, prog=PROG)
-    if command.model is None:
+    command, settings = _parse(args)
+    if command.name is None:
         raise UsageError("no MODEL named", where=PROG, fix=f"`{PROG} vit_small`, or a run or model folder")
     _refuse_what_would_be_ignored(command)
 
@@ -91,7 +101,7 @@ def run(args: Sequence[str]) -> int:
 
     device = pick_device(command.device)
     prepare_device(device)
-    model = _model(command.model)
+    model = _model(command.name, settings)
     facts: dict[str, Any] = dict(surroundings(device))
     if command.cheaper:
         from vitscope.cli.bench_cheaper import print_ways, ways_report
@@ -104,10 +114,28 @@ def run(args: Sequence[str]) -> int:
         found = contest_report(command, model, device, say=say)
         show = print_contest
     if command.json:
-        print_json(encode({"model": command.model, **facts, **found}))
+        told = {} if settings is None else {"settings": changes_of(command.name, settings)}
+        print_json(encode({"model": command.name, **told, **facts, **found}))
     else:
         show(command, facts, found)
     return EXIT_DONE
+
+
+def _parse(args: Sequence[str]) -> tuple[BenchCommand, ModelConfig | None]:
+    """The command and, of a model's name, its settings with all flags applied."""
+    name = named_model(args)
+    if name is not None and name in VARIANTS:
+        command = parse_flags(with_model(BenchCommand, VARIANTS[name].config), name_first(args, name), prog=PROG)
+        return command, command.model  # pyright: ignore[reportAttributeAccessIssue]
+    flag = next((arg for arg in args if arg.startswith("--model.")), None)
+    if flag is not None and name is not None:
+        _refuse_mistyped(name)
+        raise UsageError(
+            f"{flag.partition('=')[0]} is for a model that is named: '{name}' is timed as it was saved",
+            where=PROG,
+            fix=f"`{PROG} vit_small {flag} ...` times a model of such settings with new weights, which is as fast",
+        )
+    return parse_flags(BenchCommand(), args, prog=PROG), None
 
 
 def _refuse_what_would_be_ignored(command: BenchCommand) -> None:
@@ -127,17 +155,13 @@ def _refuse_what_would_be_ignored(command: BenchCommand) -> None:
         )
 
 
-def _model(name: str) -> Any:
+def _model(name: str, settings: ModelConfig | None) -> Any:
     """Loaded; of a model's name, with the weights it begins with."""
     from vitscope.models.build import build_model
-    from vitscope.models.variants import is_classifier, model_config
-    from vitscope.weights.hub import is_hub_name
     from vitscope.weights.load import load_model
 
-    near = None if Path(name).exists() or is_hub_name(name) else did_you_mean(name, VARIANTS)
-    if name not in VARIANTS and near is not None:
-        raise UsageError(f"'{name}' is neither a model's name nor a folder", where=PROG, fix=near)
-    settings = model_config(name) if name in VARIANTS else None
+    if settings is None:
+        _refuse_mistyped(name)
     if settings is None or is_classifier(settings):
         model = load_model(find_described_model(name)) if settings is None else build_model(settings)
         if getattr(model, "num_classes", 0):
@@ -145,3 +169,11 @@ def _model(name: str) -> Any:
     raise UsageError(
         f"'{name}' has no classes", where=PROG, fix="time a classifier; of a masked model, the ViT it is made of"
     )
+
+
+def _refuse_mistyped(name: str) -> None:
+    from vitscope.weights.hub import is_hub_name
+
+    near = None if Path(name).exists() or is_hub_name(name) else did_you_mean(name, VARIANTS)
+    if near is not None:
+        raise UsageError(f"'{name}' is neither a model's name nor a folder", where=PROG, fix=near)

@@ -46,7 +46,7 @@ def ways_report(
 
 def print_ways(command: Any, facts: dict[str, Any], told: dict[str, Any]) -> None:
     out = console()
-    out.print(f"{command.model} on {facts['hardware']}\n{facts['versions']}\n", markup=False)
+    out.print(f"{command.title} on {facts['hardware']}\n{facts['versions']}\n", markup=False)
     if "sensitivity" in told:
         _print_sensitivity(command, told)
     batch = max(command.batch)

@@ -56,7 +56,7 @@ def contest_report(
 
 def print_contest(command: Any, facts: dict[str, Any], told: dict[str, Any]) -> None:
     out = console()
-    out.print(f"{command.model} in {told['dtype']} on {facts['hardware']}\n{facts['versions']}\n", markup=False)
+    out.print(f"{command.title} in {told['dtype']} on {facts['hardware']}\n{facts['versions']}\n", markup=False)
     columns = ["work", "launch", "batch", "who", "images/s", "p50 ms", "p95 ms", "memory", "ours is"]
     rows = []
     for row in told["rows"]:
@@ -91,7 +91,7 @@ def _rows(command: Any, device: torch.device) -> list[Row]:
         launches.append("compiled")
     if command.compile and device.type == "cuda":
         launches.append("compiled_graph")
-    rows = [Row(command.model, "inference", launch, batch) for launch in launches for batch in command.batch]
+    rows = [Row(command.name, "inference", launch, batch) for launch in launches for batch in command.batch]
     if command.train:
         rows += [Row(row.model, "train", row.launch, row.batch) for row in rows if row.launch != "compiled_graph"]
     return rows

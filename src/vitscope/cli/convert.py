@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import tyro
 
 from vitscope.cli.console import console, print_json, say
+from vitscope.cli.model_source import refuse_missing
 from vitscope.core.config import config, field_types, require
 from vitscope.core.errors import EXIT_DONE, UsageError, expected
 from vitscope.core.flags import parse_flags
@@ -75,6 +76,7 @@ def run(args: Sequence[str]) -> int:
     if command.source is None or command.out is None:
         missing = "SOURCE and OUT" if command.source is None else "OUT"
         raise UsageError(f"no {missing} named", where=PROG, fix=f"`{PROG} SOURCE OUT --to timm`")
+    refuse_missing(command.source)
 
     from vitscope.core.dtypes import TORCH_DTYPES  # torch comes with these
     from vitscope.weights.adapt import Resampling

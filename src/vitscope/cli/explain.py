@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -13,7 +14,7 @@ from vitscope.cli.explain_files import Places
 from vitscope.cli.model_source import find_described_model
 from vitscope.cli.progress import progress_bar
 from vitscope.core.config import config, require
-from vitscope.core.errors import EXIT_DONE, UsageError
+from vitscope.core.errors import EXIT_DONE, InputError, UsageError
 from vitscope.core.flags import parse_flags
 from vitscope.core.strict_json import encode
 
@@ -28,7 +29,7 @@ class ExplainCommand:
     """Show where a model looks in a picture, and test whether its answer hangs on what the map marks.
 
     MODEL is a run, a model folder (vitscope's, timm's, Hugging Face's) or a name on the hub. A ViT, DeiT or DINOv2
-    gets a map; a CNN or ResNet, which has no attention, its filters and feature maps.
+    gets a map; a Swin, CNN or ResNet, which has no attention over the whole picture, its filters and feature maps.
 
     The test takes the marked patches away, and puts them back: the score is compared with those of the same map moved
     to other places.
@@ -78,18 +79,24 @@ def run(args: Sequence[str]) -> int:
         missing = "MODEL" if command.model is None else "IMAGE"
         raise UsageError(f"no {missing} named", where=PROG, fix=f"`{PROG} runs/NAME photo.jpg`")
 
-    from vitscope.infer.explain.subject import has_attention, looking
-    from vitscope.infer.predictor import Predictor
-    from vitscope.models.swin import Swin
+    try:
+        return _explained(command)
+    except InputError as error:  # model and picture come from files: only what the flags ask of them can be refused
+        fix = error.fix or f"`{PROG} --help` shows all flags"
+        raise UsageError(error.what, where=error.where or PROG, fix=fix) from error
 
-    predictor = Predictor.load(find_described_model(command.model), device=command.device)
-    picture, model = Path(command.image).expanduser(), predictor.model
+
+def _explained(command: ExplainCommand) -> int:
+    from vitscope.infer.explain.subject import has_attention, why_no_map
+    from vitscope.infer.predictor import Predictor
+
+    predictor = Predictor.load(find_described_model(command.model or ""), device=command.device)
+    picture, model = Path(command.image or "").expanduser(), predictor.model
     if has_attention(model):
         return _show_map(command, predictor, picture)
-    if isinstance(model, Swin) and not command.feature_maps:
-        looking(model)  # says what it can have: nobody should take a feature map for a map of attention
-    _refuse_attention(command, type(model).__name__)
-    return _show_feature_maps(command, predictor, picture)
+    reason = why_no_map(model)
+    _refuse_attention(command, reason)
+    return _show_feature_maps(command, predictor, picture, reason)
 
 
 def _show_map(command: ExplainCommand, predictor: Predictor, picture: Path) -> int:
@@ -131,13 +138,15 @@ def _show_map(command: ExplainCommand, predictor: Predictor, picture: Path) -> i
     return EXIT_DONE
 
 
-def _show_feature_maps(command: ExplainCommand, predictor: Predictor, picture: Path) -> int:
+def _show_feature_maps(command: ExplainCommand, predictor: Predictor, picture: Path, reason: str) -> int:
     from vitscope.cli.explain_tables import print_feature_maps
     from vitscope.infer.explain.feature_maps import feature_maps_of
 
     places = Places(command.out, picture, "feature-maps", [], overwrite=command.overwrite)
     found = feature_maps_of(predictor, picture)
     drawn = [found.save(places.main)]
+    if not command.feature_maps:  # nobody should take them for a map of attention
+        sys.stderr.write(f"{reason}: instead of a map, these are its filters and feature maps\n")
     if command.json:
         print_json(encode({**found.to_dict(), "files": [str(path) for path in drawn]}))
         return EXIT_DONE
@@ -146,7 +155,7 @@ def _show_feature_maps(command: ExplainCommand, predictor: Predictor, picture: P
     return EXIT_DONE
 
 
-def _refuse_attention(command: ExplainCommand, model: str) -> None:
+def _refuse_attention(command: ExplainCommand, reason: str) -> None:
     """What was asked for and only a model with attention has."""
     asked: dict[str, Any] = {name: getattr(command, name) for name in ("method", "head", "target", "patch")}
     asked |= {name: getattr(command, name) or None for name in ("sheet", "tokens", "overlay")}
@@ -154,9 +163,9 @@ def _refuse_attention(command: ExplainCommand, model: str) -> None:
     given = [f"--{name}" for name, value in asked.items() if value is not None]
     if given:
         raise UsageError(
-            f"{model} has no attention, and so no {', '.join(given)}",
+            f"{reason}, and so there is no {', '.join(given)}",
             where=PROG,
-            fix="leave it out to see its filters and feature maps",
+            fix=f"leave out {', '.join(given)} to see its filters and feature maps",
         )
 
 

@@ -89,7 +89,7 @@ def _help() -> str:
 
 
 def _say_error(error: VitscopeError) -> None:
-    sys.stderr.write(f"error: {error}\n")
+    sys.stderr.write(f"error: {error.for_command_line()}\n")
 
 
 def _write(text: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from vitscope.core.errors import UsageError
-from vitscope.core.run_layout import MODEL, is_run_folder, runs_in
+from vitscope.core.run_layout import MODEL, RUNS, folder_before, is_run_folder, runs_in
 from vitscope.core.suggest import did_you_mean
 from vitscope.core.what_lies import what_lies_at
 from vitscope.models.variants import VARIANTS
@@ -24,6 +24,12 @@ def find_model(source: str) -> str | Path:
     lies = what_lies_at(path)
     is_itself = lies in ("file", "other") or (lies is None and is_hub_name(source))
     return source if is_itself else find_model_folder(source, otherwise=ANY_SOURCE)
+
+
+def refuse_missing(source: str) -> None:
+    """For verbs that take anything `load_model` does: what is there, or may be on the hub, is looked at by others."""
+    if what_lies_at(Path(source).expanduser()) is None:
+        find_model(source)
 
 
 def find_described_model(source: str) -> str | Path:
@@ -76,10 +82,13 @@ def find_model_folder(source: str | Path, *, otherwise: str = "give a run or mod
 
 
 def _beside(source: Path) -> list[str]:
-    """What of its folder could be meant instead."""
+    """What could be meant instead: of its folder or, where only a name was given, of those that runs are in."""
     beside = _models_in(source.parent)
-    near = did_you_mean(source.name, beside)
-    if near is not None or not beside or str(source.parent) == ".":
+    is_bare = str(source.parent) == "."
+    near = did_you_mean(source.name, beside, before=folder_before(source))
+    if near is None and is_bare:
+        near = did_you_mean(source.name, _models_in(Path(RUNS)), before=f"{RUNS}/")
+    if near is not None or not beside or is_bare:
         return [near] if near is not None else []
     return [f"'{source.parent}' holds {', '.join(beside[-MOST_SHOWN:])}{' ...' if len(beside) > MOST_SHOWN else ''}"]
 

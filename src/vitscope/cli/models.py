@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import tyro
 
 from vitscope.cli.console import console, print_json
+from vitscope.cli.model_flags import name_first, named_model, with_model
 from vitscope.core.config import config, field_names, require
 from vitscope.core.errors import EXIT_DONE, ConfigError, UsageError, expected
 from vitscope.core.flags import parse_flags
@@ -75,14 +76,12 @@ def run(args: Sequence[str]) -> int:
 
 def _parse(args: Sequence[str]) -> tuple[ModelsCommand, ModelConfig | None]:
     """The command and, where NAME is one model, its settings with all flags applied."""
-    name = _name(args)
+    name = named_model(args)
     if name is None or name not in VARIANTS:
         if name is not None and not {"-h", "--help"} & {*args}:
             VARIANTS.search(name)  # refuses a mistyped name before the flags it would have had
         return parse_flags(ModelsCommand(), args, prog=PROG), None
-    place = args.index(name)
-    name_first = [name, *args[:place], *args[place + 1 :]]  # else `--img-size 48 NAME` would take it for a width
-    command = parse_flags(_with_model(VARIANTS[name].config), name_first, prog=PROG)
+    command = parse_flags(with_model(ModelsCommand, VARIANTS[name].config), name_first(args, name), prog=PROG)
     model: ModelConfig = command.model  # pyright: ignore[reportAttributeAccessIssue]
     if command.advise:
         return command, model
@@ -94,13 +93,6 @@ def _parse(args: Sequence[str]) -> tuple[ModelsCommand, ModelConfig | None]:
     except ConfigError as error:
         error.where = PROG
         raise
-
-
-def _name(args: Sequence[str]) -> str | None:
-    """NAME decides which flags there are, so it is looked for before they are read: first, or anywhere."""
-    if args and not args[0].startswith("-"):
-        return args[0]
-    return next((arg for arg in args if arg in VARIANTS), None)
 
 
 def _refuse_what_would_be_ignored(command: ModelsCommand, model: ModelConfig | None) -> None:
@@ -123,17 +115,6 @@ def _refuse_what_would_be_ignored(command: ModelsCommand, model: ModelConfig | N
                 where=PROG,
                 fix="`vitscope models vit_small ...`; `vitscope models` lists the names",
             )
-
-
-def _with_model(preset: ModelConfig) -> ModelsCommand:
-    """The command with one more section: the settings of the model that was named."""
-    cls = type(
-        "ModelsCommand",
-        (ModelsCommand,),
-        {"__annotations__": {"model": type(preset)}, "__doc__": ModelsCommand.__doc__, "model": preset},
-    )
-    cls.__module__ = __name__
-    return config(cls)()
 
 
 def _list(command: ModelsCommand) -> None:

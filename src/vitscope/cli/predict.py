@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
 
 from vitscope.cli.console import console, print_json, print_table
 from vitscope.cli.model_source import find_described_model
+from vitscope.cli.predict_files import as_csv, file_to_write, write_predictions
 from vitscope.cli.progress import progress_bar
 from vitscope.core.config import config, require
 from vitscope.core.errors import EXIT_DATA, EXIT_DONE, UsageError
@@ -37,7 +38,9 @@ class PredictCommand:
     top_k: int = 5
     """How many classes to name for each picture."""
     views: tuple[Literal["flip", "crops"], ...] = ()
-    """Look at each picture in several ways, and take the mean: `flip`, `crops` (middle and corners), or both."""
+    """Look at each picture several times and take the mean of the answers: `flip` also mirrored (2 looks), `crops` also
+    at the four corners (5), both 10. It takes as many times as long, and makes the answer hang less on how the picture
+    is cut; leave `flip` out where left and right matter, as in digits and writing."""
     weights: tuple[float, ...] = ()
     """How much each of several models counts; all alike by default."""
     temperature: float = 1.0
@@ -53,8 +56,12 @@ class PredictCommand:
     """With int8: layers that stay floats, by name or pattern."""
     device: str = "auto"
     """auto, cpu, cuda, cuda:N or mps."""
+    out: str | None = None
+    """Write the answers to this file instead of showing a table: .csv, .json, or .jsonl (a picture a line)."""
+    overwrite: bool = False
+    """Replace the file --out names."""
     csv: bool = False
-    """Print CSV: path, label, index, confidence, error."""
+    """Print CSV: path, label, index, confidence, error, and class_1, probability_1, ... of all --top-k classes."""
     json: bool = False
     """Print JSON."""
 
@@ -70,6 +77,7 @@ def run(args: Sequence[str]) -> int:
     if command.model is None or not command.images:
         missing = "MODEL" if command.model is None else "IMAGES"
         raise UsageError(f"no {missing} named", where=PROG, fix=f"`{PROG} runs/NAME photos/`")
+    out = None if command.out is None else file_to_write(command.out, overwrite=command.overwrite)
 
     from vitscope.infer.ensemble import Ensemble
     from vitscope.infer.predictor import Predictor
@@ -89,21 +97,24 @@ def run(args: Sequence[str]) -> int:
     asked = members[0] if len(members) == 1 and not command.weights else Ensemble(members, command.weights or None)
     with progress_bar("looking") as progress:
         found = asked.classify(command.images, top_k=command.top_k, views=command.views, progress=progress)
+    classes = min(command.top_k, len(asked.labels))
+    if out is not None:
+        write_predictions(out, found, classes=classes)
     if command.json:
         print_json(encode([told.to_dict() for told in found]))
     elif command.csv:
-        _print_csv(found)
+        sys.stdout.write(as_csv(found, classes=classes))
+    elif out is not None:
+        _print_written(out, found)
     else:
         _print_tables(found)
     return EXIT_DONE if any(told.error is None for told in found) else EXIT_DATA
 
 
-def _print_csv(found: Sequence[Any]) -> None:
-    rows = csv.writer(sys.stdout, lineterminator="\n")
-    rows.writerow(["path", "label", "index", "confidence", "error"])
-    for told in found:
-        sure = "" if told.confidence is None else f"{told.confidence:.6f}"
-        rows.writerow([told.path, told.label, told.index, sure, told.error])
+def _print_written(path: Path, found: Sequence[Any]) -> None:
+    bad = sum(told.error is not None for told in found)
+    about = f"{len(found)} {'picture' if len(found) == 1 else 'pictures'}{f', {bad} of them with an error' * bool(bad)}"
+    console().print(f"wrote {path}: {about}", markup=False, soft_wrap=True)
 
 
 def _print_tables(found: Sequence[Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -12,6 +13,9 @@ EXIT_DATA = 3
 EXIT_DIVERGED = 4
 EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143
+
+_EITHER = re.compile(r"(\w+=\w*) \((--[a-z][a-z-]*)\)")
+"""An advice that names both an argument and its flag: `overwrite=True (--overwrite)`. A reader is told one of them."""
 
 
 class VitscopeError(Exception):
@@ -28,11 +32,19 @@ class VitscopeError(Exception):
         self.fix = fix
 
     def __str__(self) -> str:
+        """For whoever calls Python."""
+        return self._told(r"\1")
+
+    def for_command_line(self) -> str:
+        """For whoever types commands: flags instead of arguments."""
+        return self._told(r"\2")
+
+    def _told(self, spelling: str) -> str:
         lines = [self.what]
         if self.where:
             lines.append(f"where: {self.where}")
         if self.fix:
-            lines.append(f"to do: {self.fix}")
+            lines.append(f"to do: {_EITHER.sub(spelling, self.fix)}")
         return "\n".join(lines)
 
 

@@ -15,7 +15,7 @@ from vitscope.core.files import write_json
 from vitscope.core.folder_lock import FolderLock
 from vitscope.core.metrics_file import MetricsFile
 from vitscope.core.overwrite import forget, put_back, refuse_to_overwrite, set_aside
-from vitscope.core.run_layout import is_run_folder, runs_in
+from vitscope.core.run_layout import folder_before, is_run_folder, runs_in
 from vitscope.core.status_file import State, StatusFile
 from vitscope.core.suggest import did_you_mean
 from vitscope.core.yaml import save_yaml
@@ -35,7 +35,7 @@ class RunFolder:
         out: str | os.PathLike[str] | None = None,
         *,
         name: str,
-        root: Path = Path("runs"),
+        root: Path = Path(run_layout.RUNS),
         overwrite: bool = False,
         lock: FolderLock | None = None,
     ) -> RunFolder:
@@ -65,7 +65,7 @@ class RunFolder:
         if inside:
             fix = f"it holds runs; name one, such as {path / inside[-1]}"
         else:
-            near = did_you_mean(path.name, runs_in(path.parent))
+            near = did_you_mean(path.name, runs_in(path.parent), before=folder_before(path))
             fix = near or "give the folder of a run, such as runs/NAME-001"
         what = "is not a run folder" if path.exists() else "does not exist"
         raise UsageError(f"'{path}' {what}", where=f"looked for {run_layout.STATUS} in it", fix=fix)

@@ -8,6 +8,8 @@ CONFIG, ENVIRONMENT, STATUS, METRICS = "config.yaml", "env.json", "status.json",
 LOG, BAD_SAMPLES = "train.log", "bad_samples.jsonl"
 DIAGNOSTICS, CHECKPOINTS, MODEL, PLOTS = "diagnostics", "checkpoints", "model", "plots"
 LOCK, REPLACED = ".lock", ".replaced"
+RUNS = "runs"
+"""The folder of runs nobody named a place for."""
 
 NAMES = frozenset(
     {CONFIG, ENVIRONMENT, STATUS, METRICS, LOG, BAD_SAMPLES, DIAGNOSTICS, CHECKPOINTS, MODEL, PLOTS, LOCK, REPLACED}
@@ -24,3 +26,8 @@ def runs_in(folder: Path) -> list[str]:
         return sorted(entry.name for entry in folder.iterdir() if is_run_folder(entry))
     except OSError:
         return []
+
+
+def folder_before(path: Path) -> str:
+    """What a name beside `path` needs before it to be found: nothing in the current folder."""
+    return "" if str(path.parent) == "." else str(path.parent / "_").removesuffix("_")

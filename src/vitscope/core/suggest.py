@@ -20,10 +20,13 @@ def nearest(word: str, known: Iterable[str], *, limit: int = 3, likeness: float 
     return [plain[match] for match in get_close_matches(plainly(word), list(plain), n=limit, cutoff=likeness)]
 
 
-def did_you_mean(word: str, known: Iterable[str], synonyms: Mapping[str, str] | None = None) -> str | None:
+def did_you_mean(
+    word: str, known: Iterable[str], synonyms: Mapping[str, str] | None = None, *, before: str = ""
+) -> str | None:
     """A sentence that names the likely word, or None when nothing is near.
 
-    `synonyms` holds other people's words (`hidden_size`) and ours for the same thing (`embed_dim`).
+    `synonyms` holds other people's words (`hidden_size`) and ours for the same thing (`embed_dim`). `before` is said
+    before each of the words, as a folder is before its files; it is not compared.
 
     >>> did_you_mean("hidden_size", ["embed_dim"], {"hidden_size": "embed_dim"})
     "you mean 'embed_dim'"
@@ -31,11 +34,11 @@ def did_you_mean(word: str, known: Iterable[str], synonyms: Mapping[str, str] | 
     known = list(known)
     ours = (synonyms or {}).get(word.replace("-", "_"))
     if ours is not None and ours in known:
-        return f"you mean '{ours}'"
+        return f"you mean '{before}{ours}'"
     matches = nearest(word, known, limit=1, likeness=CERTAIN) or nearest(word, known)
     if not matches:
         return None
-    return "did you mean " + " or ".join(f"'{match}'" for match in matches) + "?"
+    return "did you mean " + " or ".join(f"'{before}{match}'" for match in matches) + "?"
 
 
 def plainly(word: str) -> str:

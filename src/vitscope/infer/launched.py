@@ -6,7 +6,10 @@ All but the first want batches of one size. Fewer pictures are filled up, and wh
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Literal, TypeVar, get_args
 
 import torch
@@ -50,7 +53,36 @@ def _compiled(forward: Forward) -> Forward:
         return forward(images)
 
     ask.__code__ = ask.__code__.replace(co_name=f"ask_{next(_NUMBERS)}")
-    return torch.compile(ask, dynamic=False)
+    compiled = torch.compile(ask, dynamic=False)
+    is_first = True
+
+    def quietly(images: Tensor) -> Tensor:
+        nonlocal is_first
+        if not is_first:
+            return compiled(images)
+        is_first = False
+        with _without_asides():  # it is now that it compiles
+            return compiled(images)
+
+    return quietly
+
+
+@contextmanager
+def _without_asides() -> Iterator[None]:
+    """What torch's compiler says to those who write tensor types and extensions means nothing to who asks a model: that
+    torchao's 8 bits are not kept in its cache, and that CUDA is installed where there is no GPU. All else is heard."""
+    logger = logging.getLogger("torch.utils.cpp_extension")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"\w+ does not implement _stable_hash_for_caching", UserWarning)
+        logger.addFilter(_is_no_aside)
+        try:
+            yield
+        finally:
+            logger.removeFilter(_is_no_aside)
+
+
+def _is_no_aside(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith("No CUDA runtime is found")
 
 
 def refuse_launch(launch: str, device: torch.device) -> None:

@@ -14,11 +14,15 @@ from vitscope.data.decode import BadImageError, NoRoomError, TooManyPixelsError,
 from vitscope.infer.pictures import Given
 from vitscope.infer.predictor import Ask, Predictor
 from vitscope.infer.stream import prepare_for, stacked
+from vitscope.serve.batcher import LOOK
 from vitscope.serve.kinds import NAMES, is_known
 from vitscope.serve.overlay import LARGEST, Wish, draw_overlay
 from vitscope.serve.refusal import Refusal
 from vitscope.serve.uploads import Upload
 from vitscope.train.memory import is_out_of_memory
+
+WHOLE = "send the whole file, as it opens in a program that shows pictures"
+OTHER = "send another value, or leave it out"
 
 
 class Answers:
@@ -83,18 +87,18 @@ class Answers:
         try:
             drawn = draw_overlay(self.predictor, picture, wish)
         except InputError as error:
-            return Refusal(400, error.what, fix=error.fix)
+            return Refusal(400, error.what, fix=error.fix or OTHER)
         except VitscopeError as error:
-            return Refusal(500, error.what, fix=error.fix)
+            return Refusal(500, error.what, fix=error.fix or LOOK)
         file = io.BytesIO()
         drawn.save(file, "PNG", compress_level=1)
         return file.getvalue()
 
     def _known(self, upload: Upload) -> bytes | memoryview:
         if not len(upload.content):
-            raise Refusal(400, "an empty file (0 bytes)")
+            raise Refusal(400, "an empty file (0 bytes)", fix=WHOLE)
         if not is_known(upload.content):
-            raise Refusal(415, f"not a picture this server reads: {NAMES}")
+            raise Refusal(415, f"not a picture this server reads: {NAMES}", fix="save it as one of these")
         return upload.content
 
 
@@ -107,4 +111,6 @@ def _refused(error: BadImageError) -> Refusal:
     """Too many pixels is one thing, a damaged file another, and neither is a server without memory."""
     if isinstance(error, NoRoomError):
         return no_memory(error.what)
-    return Refusal(413 if isinstance(error, TooManyPixelsError) else 400, error.what)
+    if isinstance(error, TooManyPixelsError):
+        return Refusal(413, error.what, fix="send it smaller, or start the server with a larger --max-megapixels")
+    return Refusal(400, error.what, fix=error.fix or WHOLE)

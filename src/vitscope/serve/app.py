@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 
 from vitscope.core.errors import InputError
 from vitscope.infer.predictor import Predictor
+from vitscope.serve.answers import OTHER
 from vitscope.serve.config import ServeConfig
 from vitscope.serve.desk import Desk
 from vitscope.serve.door import Door
@@ -23,6 +24,7 @@ from vitscope.serve.overlay import can_be_drawn
 from vitscope.serve.page import FILES, read_files
 from vitscope.serve.refusal import Refusal
 from vitscope.serve.routes import picture_routes
+from vitscope.serve.rows import not_a_number, too_small
 from vitscope.serve.schema import DESCRIPTION
 from vitscope.version import __version__
 
@@ -87,7 +89,7 @@ def _fact_routes(desk: Desk, name: str) -> APIRouter:
     async def readyz() -> dict[str, str]:
         """Whether it would answer about a picture: 200 or 503."""
         if desk.not_ready is not None:
-            raise Refusal(503, desk.not_ready, retry_after_s=1)
+            raise Refusal(503, desk.not_ready, fix="ask again after the seconds in Retry-After", retry_after_s=1)
         return {"status": "ready"}
 
     @router.get("/metrics")
@@ -114,17 +116,18 @@ def _tell_refusals(app: FastAPI) -> None:
 
     @app.exception_handler(InputError)
     async def wrong(_: Request, error: InputError) -> JSONResponse:
-        return as_json(Refusal(400, error.what, fix=error.fix))
+        return as_json(Refusal(400, error.what, fix=error.fix or OTHER))
 
     @app.exception_handler(RequestValidationError)
     async def not_understood(_: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
-        return as_json(Refusal(400, f"{first['loc'][-1]}: {first['msg']}"))
+        name, given = str(first["loc"][-1]), first.get("input")
+        least = first.get("ctx", {}).get("ge")
+        return as_json(not_a_number(name, given) if least is None else too_small(name, least, given))
 
     @app.exception_handler(HTTPException)
     async def not_there(request: Request, error: HTTPException) -> JSONResponse:
-        fix = f"what there is: {SCHEMA}" if error.status_code == 404 else None
-        told = as_json(Refusal(error.status_code, str(error.detail), fix=fix))
+        told = as_json(Refusal(error.status_code, str(error.detail), fix=f"what there is: {SCHEMA}"))
         told.headers.update(error.headers or {})
         return told
 

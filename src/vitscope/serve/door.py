@@ -78,7 +78,11 @@ def _refuse_strangers_page(headers: Mapping[str, str], host: str) -> None:
     origin = headers.get("origin")
     ours = origin is None or origin.partition("://")[2].lower() == host.lower()
     if not ours or headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
-        raise Refusal(403, f"a page of another site may not ask ({(origin or 'no Origin')[:80]})")
+        raise Refusal(
+            403,
+            f"a page of another site may not ask ({(origin or 'no Origin')[:80]})",
+            fix="ask from the server's own page, or from a program",
+        )
 
 
 def _without_port(host: str) -> str:

@@ -13,6 +13,7 @@ from vitscope.serve.refusal import ClientGoneError, Refusal
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+AS_IS = "send it as it is, without compression"
 BODIES = 8
 """Of the largest size, that may be in memory together."""
 
@@ -60,7 +61,7 @@ async def read_body(request: Request, share: Share, *, limit: int, until: float)
     if declared.isdecimal() and int(declared) > limit:
         raise _too_large(limit, f"{int(declared) / MEGA:,.1f} MB")
     if request.headers.get("content-encoding", "identity").lower() != "identity":
-        raise Refusal(415, expected("Content-Encoding", "none", request.headers["content-encoding"]))
+        raise Refusal(415, expected("Content-Encoding", "none", request.headers["content-encoding"]), fix=AS_IS)
     body = bytearray()
     try:
         async with asyncio.timeout_at(until):

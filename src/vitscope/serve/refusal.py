@@ -6,14 +6,14 @@ from typing import Any
 
 
 class Refusal(Exception):  # noqa: N818  as often a row of an answer as an error
-    """Told to the client as JSON."""
+    """Told to the client as JSON: always what is wrong, and always what to do."""
 
-    def __init__(self, status: int, what: str, *, fix: str | None = None, retry_after_s: int | None = None) -> None:
+    def __init__(self, status: int, what: str, *, fix: str, retry_after_s: int | None = None) -> None:
         super().__init__(what)
         self.status, self.what, self.fix, self.retry_after_s = status, what, fix, retry_after_s
 
     def content(self) -> dict[str, Any]:
-        return {"error": self.what} if self.fix is None else {"error": self.what, "fix": self.fix}
+        return {"error": self.what, "fix": self.fix}
 
     def headers(self) -> dict[str, str]:
         told = {} if self.retry_after_s is None else {"retry-after": str(self.retry_after_s)}

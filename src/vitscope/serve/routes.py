@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -19,6 +20,7 @@ from vitscope.serve.schema import EXPLAINED, FEATURES, PREDICTIONS
 from vitscope.serve.uploads import Asked
 
 TOP_K = 5
+WISHES = tuple(field.name for field in dataclasses.fields(Wish))
 
 
 def picture_routes(desk: Desk) -> APIRouter:
@@ -40,6 +42,7 @@ def picture_routes(desk: Desk) -> APIRouter:
 
         def checked(asked: Asked) -> Sequence[Work[Any]]:
             nonlocal wanted
+            rows.refuse_unknown(request, asked, ("top_k",))
             wanted = rows.number(asked.settings, "top_k", top_k, least=1) or TOP_K
             return prepared(asked)
 
@@ -54,7 +57,12 @@ def picture_routes(desk: Desk) -> APIRouter:
     @router.post("/features", **FEATURES)
     async def features(request: Request) -> Response:
         """Each picture as a vector: what the model's head sees of it."""
-        asked, found = await desk.ask(request, desk.features, prepared)
+
+        def checked(asked: Asked) -> Sequence[Work[Any]]:
+            rows.refuse_unknown(request, asked, ())
+            return prepared(asked)
+
+        asked, found = await desk.ask(request, desk.features, checked)
         rows.count(desk.metrics, "/features", found)
         told = [rows.vector(picture, one) for picture, one in zip(asked.pictures, found, strict=True)]
         return rows.as_answer("features", asked, told, kind=KIND)
@@ -72,7 +80,12 @@ def picture_routes(desk: Desk) -> APIRouter:
 
         def drawable(asked: Asked) -> Sequence[Work[Any]]:
             if len(asked.pictures) > 1:
-                raise Refusal(400, expected("pictures", "one at a time to explain", len(asked.pictures)))
+                raise Refusal(
+                    400,
+                    expected("pictures", "one at a time to explain", len(asked.pictures)),
+                    fix="send a request for each",
+                )
+            rows.refuse_unknown(request, asked, WISHES)
             wish = rows.wish(asked.settings, wished)
             (picture,) = asked.pictures
             return [Work(lambda: answers.pixels(picture), lambda: (answers.picture(picture), wish))]

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from fastapi import Request
 from fastapi.responses import JSONResponse
 from torch import Tensor
 
 from vitscope.core.errors import expected
+from vitscope.core.suggest import did_you_mean
 from vitscope.infer.prediction import predictions
 from vitscope.serve.metrics import Metrics
 from vitscope.serve.overlay import Wish
@@ -16,6 +18,9 @@ from vitscope.serve.refusal import Refusal
 from vitscope.serve.uploads import Asked, Upload
 
 Row = dict[str, Any] | Refusal
+PICTURES = ("file", "files", "image", "images", "picture")
+"""Under these names people send pictures."""
+UNSOUND = "the model's weights are not sound: start the server with another checkpoint"
 
 
 def predicted(picture: Upload, found: Tensor | Refusal, labels: Sequence[str], top_k: int) -> Row:
@@ -23,14 +28,14 @@ def predicted(picture: Upload, found: Tensor | Refusal, labels: Sequence[str], t
     if isinstance(found, Refusal):
         return found
     (told,) = predictions([picture.name], found[None], labels, top_k=top_k)
-    return told.to_dict() if told.error is None else Refusal(500, told.error)
+    return told.to_dict() if told.error is None else Refusal(500, told.error, fix=UNSOUND)
 
 
 def vector(picture: Upload, found: Tensor | Refusal) -> Row:
     if isinstance(found, Refusal):
         return found
     if not found.isfinite().all():
-        return Refusal(500, "the model's answer is not a number")
+        return Refusal(500, "the model's answer is not a number", fix=UNSOUND)
     return {"path": picture.name, "vector": found.tolist()}
 
 
@@ -58,10 +63,28 @@ def number(settings: dict[str, str], name: str, default: int | None, *, least: i
     try:
         value = default if given is None else int(given)
     except ValueError:
-        raise Refusal(400, expected(name, "a whole number", repr(given)[:80])) from None
+        raise not_a_number(name, given) from None
     if value is not None and least is not None and value < least:
-        raise Refusal(400, expected(name, f"a number from {least}", value))
+        raise too_small(name, least, value)
     return value
+
+
+def not_a_number(name: str, given: object) -> Refusal:
+    return Refusal(400, expected(name, "a whole number", repr(given)[:80]), fix=f"send a whole number, or no {name}")
+
+
+def too_small(name: str, least: object, given: object) -> Refusal:
+    return Refusal(400, expected(name, f"a number from {least}", given), fix=f"send a larger number, or no {name}")
+
+
+def refuse_unknown(request: Request, asked: Asked, known: Sequence[str]) -> None:
+    """A setting nobody reads is a setting mistyped: whoever sent it would take the answer for another one."""
+    for name in (*asked.settings, *request.query_params):
+        if name not in known:
+            takes = f"{request.url.path} takes {', '.join(known) or 'no settings'} beside its pictures"
+            is_path = name in PICTURES and name in asked.settings
+            near = "a picture needs its file name: curl -F file=@picture.jpg" if is_path else did_you_mean(name, known)
+            raise Refusal(400, f"unknown field '{name[:80]}'", fix=near or takes)
 
 
 def wish(settings: dict[str, str], asked: Wish) -> Wish:

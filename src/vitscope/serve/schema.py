@@ -13,7 +13,7 @@ class Refused(BaseModel):
     """What is wrong, and what to do about it."""
 
     error: str
-    fix: str | None = None
+    fix: str
 
 
 class Guessed(BaseModel):
@@ -23,7 +23,7 @@ class Guessed(BaseModel):
 
 
 class Predicted(BaseModel):
-    """One picture's classes, the likeliest first; or `error` and `status`."""
+    """One picture's classes, the likeliest first; or `error`, `fix` and `status`."""
 
     path: str | None = Field(description="the file's name, as it was sent")
     label: str | None = None
@@ -31,6 +31,7 @@ class Predicted(BaseModel):
     confidence: float | None = None
     top_k: list[Guessed] | None = None
     error: str | None = None
+    fix: str | None = None
     status: int | None = None
 
 
@@ -42,6 +43,7 @@ class Vector(BaseModel):
     path: str | None
     vector: list[float] | None = None
     error: str | None = None
+    fix: str | None = None
     status: int | None = None
 
 

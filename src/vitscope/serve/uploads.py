@@ -17,6 +17,8 @@ FIELDS = 16
 """Fields of a form beside its pictures."""
 FIELD_BYTES = 1000
 NAME_LENGTH = 255
+SEND_ONE = "curl -F file=@picture.jpg sends a picture"
+JSON_READ = '{"image": "<base64>"} is read, or "images" with a list'
 KINDS = "multipart/form-data, application/json, or image/* for the bytes of one picture"
 
 
@@ -47,11 +49,13 @@ def read_upload(content_type: str, body: bytearray, *, most: int) -> Asked:
     elif kind.startswith("image/") or kind == "application/octet-stream":
         asked = Asked([Upload(None, memoryview(body))], {})
     else:
-        raise Refusal(415, expected("Content-Type", KINDS, repr(content_type[:80])))
+        raise Refusal(415, expected("Content-Type", KINDS, repr(content_type[:80])), fix=SEND_ONE)
     if not asked.pictures:
-        raise Refusal(400, "no picture in the request", fix="curl -F file=@picture.jpg sends one")
+        raise Refusal(400, "no picture in the request", fix=SEND_ONE)
     if len(asked.pictures) > most:
-        raise Refusal(413, expected("pictures", f"up to {most} in one request", len(asked.pictures)))
+        raise Refusal(
+            413, expected("pictures", f"up to {most} in one request", len(asked.pictures)), fix="send fewer at a time"
+        )
     return asked
 
 
@@ -71,12 +75,12 @@ def _of_json(body: bytearray) -> Asked:
     try:
         told = json.loads(body)
     except (ValueError, RecursionError):
-        raise Refusal(400, "the body is not JSON", fix='{"image": "<base64>"} is what is read') from None
+        raise Refusal(400, "the body is not JSON", fix=JSON_READ) from None
     if not isinstance(told, dict):
-        raise Refusal(400, expected("JSON", '{"image": "<base64>"}, or "images" with a list', type(told).__name__))
+        raise Refusal(400, expected("JSON", "an object", type(told).__name__), fix=JSON_READ)
     given = told.get("images", [told["image"]] if "image" in told else [])
     if not isinstance(given, list):
-        raise Refusal(400, expected("images", "a list", type(given).__name__))
+        raise Refusal(400, expected("images", "a list", type(given).__name__), fix=JSON_READ)
     settings = {key: str(value) for key, value in told.items() if key not in ("image", "images") and value is not None}
     return Asked(list(_pictures(given)), settings)
 
@@ -86,15 +90,14 @@ def _pictures(given: list[Any]) -> Iterator[Upload]:
     for place, one in enumerate(given):
         name, data = (one.get("name"), one.get("data")) if isinstance(one, dict) else (None, one)
         if not isinstance(data, str) or not isinstance(name, str | None):
-            raise Refusal(
-                400, expected(f"picture {place}", 'base64, or {"name": ..., "data": base64}', type(data).__name__)
-            )
+            wanted = 'base64, or {"name": ..., "data": base64}'
+            raise Refusal(400, expected(f"picture {place}", wanted, type(data).__name__), fix=JSON_READ)
         if data.startswith("data:"):  # as a browser writes it
             data = data.partition(",")[2]
         try:
             yield Upload(_name(name), base64.b64decode(data, validate=True))
         except (binascii.Error, ValueError):
-            raise Refusal(400, f"picture {place} is not base64") from None
+            raise Refusal(400, f"picture {place} is not base64", fix="`base64 -w0 picture.jpg` writes it") from None
 
 
 def _name(told: str | None) -> str | None:

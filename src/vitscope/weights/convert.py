@@ -11,7 +11,7 @@ from typing import Any, get_args
 import torch
 
 from vitscope.core.dtypes import type_name
-from vitscope.core.errors import ConfigError, VitscopeError, expected
+from vitscope.core.errors import ConfigError, UsageError, expected
 from vitscope.core.files import write_json
 from vitscope.core.suggest import did_you_mean
 from vitscope.models.config import ModelConfig, Size
@@ -242,9 +242,9 @@ def _refuse_to_bury(out: Path, to: To, bare: bool, overwrite: bool) -> None:
         wanted = "a file convert wrote" if bare else f"a {to} folder as convert wrote it"
         beside = _certificate_of(out).name if bare else f"{own.CERTIFICATE} in it"
         where = f"looked for {beside}, which speaks of what convert wrote, and for nothing else"
-        raise VitscopeError(f"'{out}' is not {wanted}, and would be lost", where=where, fix="choose a new place")
+        raise UsageError(f"'{out}' is not {wanted}, and would be lost", where=where, fix="choose a new place")
     if not overwrite:
-        raise VitscopeError(f"'{out}' already exists", fix="choose a new place, or pass overwrite=True (--overwrite)")
+        raise UsageError(f"'{out}' already exists", fix="choose a new place, or pass overwrite=True (--overwrite)")
 
 
 def _was_converted(out: Path) -> bool:

@@ -23,7 +23,7 @@ from torch import nn
 
 from vitscope.core.config import from_dict, to_dict
 from vitscope.core.dtypes import type_name
-from vitscope.core.errors import ConfigError, VitscopeError, expected
+from vitscope.core.errors import ConfigError, UsageError, VitscopeError, expected
 from vitscope.core.files import write_atomically, write_json
 from vitscope.core.run_layout import MODEL, is_run_folder
 from vitscope.core.suggest import did_you_mean
@@ -175,7 +175,7 @@ def model_folder(source: str | Path) -> Path:
     if (folder / CONFIG).exists() or not is_run_folder(folder):
         return folder
     if not (folder / MODEL).is_dir():
-        raise VitscopeError(
+        raise UsageError(
             f"the run '{folder}' holds no model yet",
             fix="wait for its first evaluation, or give a run that has got further",
         )
@@ -268,7 +268,7 @@ def _read_json(folder: Path, name: str) -> Any:
     try:
         return json.loads((folder / name).read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise VitscopeError(
+        raise UsageError(
             f"'{folder}' is not a saved model: it has no {name}",
             fix="give a folder written by vitscope.save_model, or a run",
         ) from None
@@ -289,14 +289,14 @@ def refuse_to_bury(folder: Path, overwrite: bool) -> None:
     strangers = sorted(name for name in names if name not in FILES and not is_weights(name))
     if not _is_model_folder(folder):
         reason = f"it holds {', '.join(strangers[:5])}" if strangers else f"it has no {CONFIG} of vitscope's"
-        raise VitscopeError(f"'{folder}' is not a saved model: {reason}", fix="choose a new folder")
+        raise UsageError(f"'{folder}' is not a saved model: {reason}", fix="choose a new folder")
     if strangers:
-        raise VitscopeError(
+        raise UsageError(
             f"'{folder}' holds more than a model, which would be lost: {', '.join(strangers[:5])}",
             fix="choose a new folder, or move these files away",
         )
     if not overwrite:
-        raise VitscopeError(
+        raise UsageError(
             f"'{folder}' already holds a model", fix="choose a new folder, or pass overwrite=True (--overwrite)"
         )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vitscope.core.config import shortened
-from vitscope.core.errors import ConfigError, VitscopeError, expected
+from vitscope.core.errors import ConfigError, UsageError, VitscopeError, expected
 from vitscope.core.what_lies import what_lies_at
 from vitscope.data.config import PreprocessConfig
 from vitscope.models.config import ModelConfig
@@ -80,7 +80,7 @@ def open_source(source: str | Path, *, alone: bool = False) -> Source:
     if lies == "folder":
         return _open_folder(path, str(source))
     if lies == "other":
-        raise VitscopeError(f"'{source}' is not a plain file", fix="give a weights file, or a folder that holds one")
+        raise UsageError(f"'{source}' is not a plain file", fix="give a weights file, or a folder that holds one")
     if lies == "file" and path.name == own.CONFIG:
         return replace(_open_folder(path.parent, str(source)), remarks=("the weights are those beside config.json",))
     if lies == "file" and not alone and _is_weights_of_its_folder(path):
@@ -90,17 +90,17 @@ def open_source(source: str | Path, *, alone: bool = False) -> Source:
     if is_hub_name(source):
         return _open_folder(fetch(str(source)), str(source))
     if hidden_by_folder(source):
-        raise VitscopeError(
+        raise UsageError(
             f"'{source}' is not a saved model: there is no such folder or file",
             where=f"the folder '{path.parts[0]}' here: what begins with its name is looked for in it alone",
             fix=f"give a folder or file that is there, or, if the model on the hub is meant, 'hf-hub:{source}'",
         )
     if str(source) in VARIANTS:
-        raise VitscopeError(
+        raise UsageError(
             f"'{source}' is the name of a model, not of weights: there is no such folder or file",
             fix=f"create_model('{source}', pretrained=True) fetches its weights, where there are some",
         )
-    raise VitscopeError(
+    raise UsageError(
         f"'{source}' is not a saved model: there is no such folder or file",
         fix="give a folder written by save_model, a run, a weights file, or a name like 'timm/vit_base_patch16_224...'",
     )

@@ -78,17 +78,20 @@ def looking(model: VisionModel) -> ViT:
     model = model.encoder if isinstance(model, MaskedModel) else model
     if isinstance(model, ViT):
         return model
-    name = type(model).__name__
-    if isinstance(model, Swin):
-        what = "Swin attends inside small windows: no token sees the whole picture, so there is no map over it"
-        fix = "`vitscope explain ... --feature-maps` (`feature_maps_of`) shows its filters and what each stage sees"
-    elif isinstance(model, CNN | ResNet):
-        what = f"{name} has no attention"
-        fix = "`vitscope explain` without --method (`feature_maps_of`) shows its filters and what each stage sees"
+    what = why_no_map(model)
+    if isinstance(model, Swin | CNN | ResNet):
+        fix = "`vitscope explain --feature-maps` (`feature_maps_of`) shows its filters and what each stage sees"
     else:
-        what = f"{name} has neither attention nor feature maps"
+        what = f"{type(model).__name__} has neither attention nor feature maps"
         fix = "`vitscope predict` tells what it says; attention is shown for ViT, DeiT and DINOv2 models"
     raise InputError(what, where="explain", fix=fix)
+
+
+def why_no_map(model: VisionModel) -> str:
+    """Of a model that does not attend over the whole picture."""
+    if isinstance(model, Swin):
+        return "Swin attends inside small windows, no token sees the whole picture"
+    return f"{type(model).__name__} has no attention"
 
 
 def _as_picture(image: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Image.Image:

@@ -40,7 +40,7 @@ def refuse_to_bury(out: Path, *, overwrite: bool) -> None:
     if out.is_dir():
         raise UsageError(expected("out", "a file", f"the folder '{out}'"), where="export", fix="name a file in it")
     if out.exists() and not overwrite:
-        raise VitscopeError(
+        raise UsageError(
             f"'{out}' already exists", where="export", fix="choose a new place, or pass overwrite=True (--overwrite)"
         )
 
