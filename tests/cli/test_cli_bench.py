@@ -106,7 +106,7 @@ def test_only_a_way_that_is_worse_beyond_chance_is_called_so(capsys: pytest.Capt
         "bad_pictures": [],
         "proposed": {"for_many": asdict(PLAIN), "for_one": asdict(PLAIN)},
     }
-    print_ways(BenchCommand(model="mine"), {"hardware": "a CPU", "versions": ""}, told)
+    print_ways(BenchCommand(name="mine"), {"hardware": "a CPU", "versions": ""}, told)
     worse = [line for line in capsys.readouterr().out.splitlines() if "worse" in line]
     assert worse == ["fp16 eager is really worse: 15 pictures lost for 1 won is hardly chance (3e-04)"]
 

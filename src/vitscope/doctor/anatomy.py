@@ -1,0 +1,59 @@
+"""What a network is made of, seen from outside: patches, heads, width, depth, dropout, where a stranger can tell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import nn
+
+DROPS = ("dropout", "droppath", "stochasticdepth", "dropblock")
+
+
+@dataclass(frozen=True)
+class Anatomy:
+    """None: it cannot be told."""
+
+    patch_size: tuple[int, int] | None = None
+    embed_dim: int | None = None
+    num_heads: int | None = None
+    depth: int | None = None
+    drop_rate: float | None = None
+    """The largest dropout."""
+
+
+def anatomy_of(model: nn.Module) -> Anatomy:
+    attentions = [module for module in model.modules() if _heads(module) is not None]
+    patch = next((module for module in model.modules() if _is_patch_filter(module)), None)
+    rates = [float(module.p) for module in model.modules() if isinstance(module, nn.Dropout)]
+    return Anatomy(
+        patch_size=None if patch is None else (int(patch.kernel_size[0]), int(patch.kernel_size[1])),  # pyright: ignore
+        embed_dim=_width(attentions[0]) if attentions else None,
+        num_heads=_heads(attentions[0]) if attentions else None,
+        depth=len(attentions) or None,
+        drop_rate=max(rates, default=None),
+    )
+
+
+def is_drop(module: nn.Module) -> bool:
+    """Whatever leaves something out by chance while training."""
+    return type(module).__name__.lower().startswith(DROPS)
+
+
+def _heads(module: nn.Module) -> int | None:
+    heads = getattr(module, "num_heads", None) or getattr(module, "num_attention_heads", None)
+    return heads if isinstance(heads, int) and _width(module) is not None else None
+
+
+def _width(module: nn.Module) -> int | None:
+    if isinstance(module, nn.MultiheadAttention):
+        return module.embed_dim
+    for name in ("qkv", "query", "q", "q_proj", "to_q", "to_qkv"):
+        layer = getattr(module, name, None)
+        if isinstance(layer, nn.Linear):
+            return layer.in_features
+    return None
+
+
+def _is_patch_filter(module: nn.Module) -> bool:
+    kernel, stride = getattr(module, "kernel_size", None), getattr(module, "stride", None)
+    return isinstance(kernel, tuple) and len(kernel) == 2 and kernel == stride and kernel[0] > 2

@@ -1,0 +1,9 @@
+"""Causes that lie in gradients and updates."""
+
+from __future__ import annotations
+
+from vitscope.doctor.causes.text import Cause, Remark
+
+CAUSES: tuple[Cause, ...] = ()
+NOTES: tuple[Remark, ...] = ()
+LEFT_OUT: tuple[Remark, ...] = ()

@@ -1,0 +1,57 @@
+"""The Python door: any `nn.Module` and loader."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import nn
+
+from vitscope.doctor.checks import CHECKS
+from vitscope.doctor.examination import OnCheck, Report, examine
+from vitscope.doctor.module_patient import Step, module_patient
+from vitscope.doctor.patient import Loss
+
+
+def check_up(
+    model: nn.Module,
+    loader: Iterable[Any],
+    *,
+    loss: Loss | None = None,
+    optimizer: torch.optim.Optimizer | None = None,
+    val_loader: Iterable[Any] | None = None,
+    step: Step | None = None,
+    evaluate: Callable[[], Any] | None = None,
+    evaluated: nn.Module | None = None,
+    num_classes: int | None = None,
+    clip_norm: float | None = None,
+    epochs: int | None = None,
+    warmup_steps: int | None = None,
+    dtype: torch.dtype | None = None,
+    quick: bool = False,
+    on_check: OnCheck | None = None,
+) -> Report:
+    """Examine any model with the batches it trains on. It is given back exactly as it came: weights, optimiser, random
+    numbers, modes. The more is given, the more can be found: without an optimiser nothing can be said of it.
+
+    `step(images, labels)` is your training step, update included; `evaluate()` your evaluation; `evaluated` the module
+    it evaluates, where that is a running mean of the weights."""
+    patient = module_patient(
+        model,
+        loader,
+        loss=loss,
+        optimizer=optimizer,
+        val_loader=val_loader,
+        step=step,
+        evaluate=evaluate,
+        evaluated=evaluated,
+        num_classes=num_classes,
+        clip_norm=clip_norm,
+        epochs=epochs,
+        warmup_steps=warmup_steps,
+        dtype=dtype,
+    )
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    subject = {"model": type(model).__name__, "parameters": parameters, "classes": patient.num_classes}
+    return examine(patient, CHECKS, quick=quick, on_check=on_check, subject=subject)

@@ -1,0 +1,112 @@
+"""A run's settings as a patient: everything is made as `fit` would make it, and nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from vitscope.data.dataset import Dataset
+from vitscope.data.loaders.loader import Loader
+from vitscope.doctor.patient import Facts, Pair, Patient
+from vitscope.models.config import ViTConfig, pair
+from vitscope.train.config import TrainConfig
+from vitscope.train.config.duration import duration_steps
+from vitscope.train.launch import seed_step
+from vitscope.train.losses import binary_cross_entropy, cross_entropy
+from vitscope.train.precision import choose_dtype
+from vitscope.train.setup import Bench, lay_out, make_model, make_state, settle
+from vitscope.train.step import train_step
+
+
+def config_patient(config: TrainConfig, dataset: Dataset, device: torch.device) -> Patient:
+    """Holds loaders: `patient.close()` gives them back."""
+    config = settle(config, dataset)
+    bench = lay_out(config, dataset, device)
+    model = make_model(bench, _unheard).to(device)
+    train = bench.loader("train", training=True, say=_unheard)
+    val = bench.loader("val", training=False, say=_unheard)
+
+    def loss(logits: Tensor, labels: Tensor) -> Tensor:
+        plain = binary_cross_entropy if config.loss.name == "binary_cross_entropy" else cross_entropy
+        return plain(logits, labels, smoothing=config.loss.smoothing)
+
+    patient = Patient(
+        model=model,
+        train=lambda: _pairs(train),
+        val=lambda: _pairs(val),
+        loss=loss,
+        num_classes=dataset.num_classes,
+        device=device,
+        make_trainer=lambda: EngineTrainer(bench, patient, train.num_batches),
+        facts=_facts(bench, train.num_batches),
+        settings=config,
+        dataset=dataset,
+        preprocess=bench.preprocess,
+        loaders=(train, val),
+    )
+    return patient
+
+
+class EngineTrainer:
+    """The engine's own step on the patient's model: its optimiser, clipping, precision and schedule."""
+
+    def __init__(self, bench: Bench, patient: Patient, steps_per_epoch: int) -> None:
+        config = bench.config
+        self.seed = config.loop.seed
+        self.optimizer_name = config.optim.name
+        self.lr, self.weight_decay = config.lr, config.optim.decay
+        self.state, self.objective = make_state(bench, steps_per_epoch, _unheard, model=patient.model)  # pyright: ignore[reportArgumentType]
+        self.moved = frozenset(name for group in self.state.optimizer.groups for name in group.names)
+        self.table = self.state.lr_table.clone()
+        self.steps = 0
+
+    def hold_lr(self, lr: float | None) -> None:
+        if lr is None:
+            self.state.lr_table.copy_(self.table)
+        else:
+            self.state.lr_table.fill_(lr)
+
+    def step(self, images: Tensor, labels: Tensor) -> float:
+        self.state.model.train()
+        seed_step(self.seed, 0, self.steps)
+        train_step(self.state, images, labels, objective=self.objective)
+        self.steps += 1
+        return float(self.state.scalars["train/loss"])
+
+
+def _pairs(loader: Loader) -> Iterator[Pair]:
+    for batch in loader.epoch(0):
+        yield batch.images, batch.labels
+
+
+def _facts(bench: Bench, steps_per_epoch: int) -> Facts:
+    config, network = bench.config, bench.config.model.bare
+    vit = network if isinstance(network, ViTConfig) else None
+    return Facts(
+        batch_size=config.data.batch_size,
+        epochs=config.loop.epochs,
+        steps_per_epoch=steps_per_epoch,
+        warmup_steps=duration_steps(
+            config.schedule.warmup,
+            steps_per_epoch=steps_per_epoch,
+            total_steps=steps_per_epoch * config.loop.epochs,
+        ),
+        clip_norm=config.optim.clip_norm,
+        accumulation=1 if config.loop.micro_batch is None else -(-config.data.batch_size // config.loop.micro_batch),
+        smoothing=config.loss.smoothing,
+        dtype=choose_dtype(config.precision, bench.device),
+        train_pictures=len(bench.dataset.splits["train"]),
+        img_size=pair(network.img_size),
+        patch_size=None if vit is None else pair(vit.patch_size),
+        embed_dim=None if vit is None else vit.embed_dim,
+        depth=None if vit is None else vit.depth,
+        num_heads=vit.num_heads if vit is not None and isinstance(vit.num_heads, int) else None,
+        drop_rate=getattr(network, "drop_rate", None),
+        is_pretrained=config.checkpoint.init_from is not None,
+    )
+
+
+def _unheard(text: str) -> None:
+    """The report says what matters."""

@@ -1,0 +1,151 @@
+"""Any network and loader as a patient: what its owner's script has at hand."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from vitscope.core.errors import InputError, expected
+from vitscope.core.seed import preserved_rng
+from vitscope.doctor.anatomy import Anatomy, anatomy_of
+from vitscope.doctor.patient import Batches, Facts, Loss, Pair, Patient, as_logits
+from vitscope.doctor.torch_trainer import TorchTrainer
+
+Step = Callable[[Tensor, Tensor], Any]
+
+
+def module_patient(
+    model: nn.Module,
+    loader: Iterable[Any],
+    *,
+    loss: Loss | None = None,
+    optimizer: torch.optim.Optimizer | None = None,
+    val_loader: Iterable[Any] | None = None,
+    step: Step | None = None,
+    evaluate: Callable[[], Any] | None = None,
+    evaluated: nn.Module | None = None,
+    num_classes: int | None = None,
+    clip_norm: float | None = None,
+    epochs: int | None = None,
+    warmup_steps: int | None = None,
+    dtype: torch.dtype | None = None,
+) -> Patient:
+    """`step(images, labels)` is the owner's own training step, update included; without it the loss and the optimiser
+    are one. `loader` is gone through several times: a list, a DataLoader, or anything else that can be."""
+    device = next((tensor.device for tensor in (*model.parameters(), *model.buffers())), torch.device("cpu"))
+    batches, anatomy = _batches(loader), anatomy_of(model)
+    generators = tuple(_generators(loader, val_loader))
+    with preserved_rng(), _drawing_nothing(generators):  # even iter() of a DataLoader draws
+        if iter(loader) is loader:
+            raise InputError(
+                expected("loader", "something that can be gone through again", type(loader).__name__),
+                fix="give a DataLoader, or list(...) of what the iterator gives",
+            )
+        images, _ = next(batches())
+        num_classes = num_classes or _outputs(model, images[:2].to(device))
+    loss = F.cross_entropy if loss is None else loss
+
+    def make_trainer() -> TorchTrainer:
+        if optimizer is None:
+            raise InputError("no optimiser was given", fix="pass optimizer=..., or leave out what trains")
+        return TorchTrainer(model, loss, optimizer, step=step, clip_norm=clip_norm, dtype=dtype)
+
+    return Patient(
+        model=model,
+        train=batches,
+        loss=loss,
+        num_classes=num_classes,
+        device=device,
+        val=None if val_loader is None else _batches(val_loader),
+        make_trainer=None if optimizer is None else make_trainer,
+        facts=replace(
+            _facts(loader, images, anatomy),
+            epochs=epochs,
+            warmup_steps=warmup_steps,
+            clip_norm=clip_norm,
+            dtype=dtype,
+        ),
+        optimizer=optimizer,
+        evaluate=evaluate,
+        evaluated=evaluated,
+        generators=generators,
+    )
+
+
+def as_pair(batch: Any) -> Pair:
+    """Images and labels of what a loader gives: a pair, a named tuple, or a dict with the usual names."""
+    if isinstance(batch, dict):
+        images = next((batch[key] for key in ("pixel_values", "images", "image", "x") if key in batch), None)
+        labels = next((batch[key] for key in ("labels", "label", "targets", "y") if key in batch), None)
+        if images is not None and labels is not None:
+            return images, labels
+    if isinstance(batch, (tuple, list)) and len(batch) >= 2 and all(isinstance(one, Tensor) for one in batch[:2]):
+        return batch[0], batch[1]
+    raise InputError(
+        expected("a batch", "(images, labels), or a dict with pixel_values and labels", type(batch).__name__),
+        where="the loader",
+        fix="wrap the loader in a generator class that gives pairs of tensors",
+    )
+
+
+def _batches(loader: Iterable[Any]) -> Batches:
+    def epoch() -> Iterator[Pair]:
+        for batch in loader:
+            yield as_pair(batch)
+
+    return epoch
+
+
+def _outputs(model: nn.Module, images: Tensor) -> int:
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            return as_logits(model(images)).shape[-1]
+    finally:
+        model.train(was_training)
+
+
+@contextlib.contextmanager
+def _drawing_nothing(generators: Sequence[torch.Generator]) -> Iterator[None]:
+    states = [generator.get_state() for generator in generators]
+    try:
+        yield
+    finally:
+        for generator, state in zip(generators, states, strict=True):
+            generator.set_state(state)
+
+
+def _generators(*loaders: Any) -> Iterator[torch.Generator]:
+    holders = [holder for loader in loaders for holder in (loader, getattr(loader, "sampler", None))]
+    found = [getattr(holder, "generator", None) for holder in holders]
+    yield from dict.fromkeys(one for one in found if isinstance(one, torch.Generator))
+
+
+def _facts(loader: Any, images: Tensor, anatomy: Anatomy) -> Facts:
+    try:
+        steps = len(loader)
+    except TypeError:
+        steps = None
+    dataset = getattr(loader, "dataset", None)
+    try:
+        pictures = len(dataset) if dataset is not None else None
+    except TypeError:
+        pictures = None
+    return Facts(
+        batch_size=len(images),
+        steps_per_epoch=steps,
+        train_pictures=pictures,
+        img_size=(images.shape[-2], images.shape[-1]),
+        patch_size=anatomy.patch_size,
+        embed_dim=anatomy.embed_dim,
+        depth=anatomy.depth,
+        num_heads=anatomy.num_heads,
+        drop_rate=anatomy.drop_rate,
+    )

@@ -1,0 +1,64 @@
+"""A torch optimiser, or a step of one's own, as a trainer."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vitscope.doctor.patient import Loss, as_logits
+
+NAMES = {"Adam": "adam", "AdamW": "adamw", "SGD": "sgd", "Muon": "muon"}
+
+
+class TorchTrainer:
+    """Groups keep their ratio of learning rates, whichever is held."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Loss,
+        optimizer: torch.optim.Optimizer,
+        *,
+        step: Callable[[Tensor, Tensor], Any] | None = None,
+        clip_norm: float | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        self.model, self.loss, self.optimizer = model, loss, optimizer
+        self.own_step, self.clip_norm, self.dtype = step, clip_norm, dtype
+        self.optimizer_name = NAMES.get(type(optimizer).__name__, type(optimizer).__name__)
+        groups = optimizer.param_groups
+        self.rates = [float(group.get("initial_lr", group["lr"])) for group in groups]
+        self.lr = max(self.rates)
+        self.weight_decay = max(float(group.get("weight_decay", 0.0)) for group in groups)
+        held = {id(parameter) for group in groups for parameter in group["params"]}
+        self.moved = frozenset(name for name, parameter in model.named_parameters() if id(parameter) in held)
+        self.parameters = [parameter for group in groups for parameter in group["params"]]
+
+    def hold_lr(self, lr: float | None) -> None:
+        for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
+            group["lr"] = rate if lr is None else rate * (lr / self.lr)
+
+    def step(self, images: Tensor, labels: Tensor) -> float:
+        self.model.train()
+        if self.own_step is not None:
+            return _as_float(self.own_step(images, labels))
+        self.optimizer.zero_grad(set_to_none=True)
+        with self._autocast(images.device):
+            loss = self.loss(as_logits(self.model(images)), labels)
+        loss.backward()
+        if self.clip_norm is not None:
+            nn.utils.clip_grad_norm_(self.parameters, self.clip_norm)
+        self.optimizer.step()
+        return float(loss.detach())
+
+    def _autocast(self, device: torch.device) -> contextlib.AbstractContextManager[Any]:
+        return contextlib.nullcontext() if self.dtype is None else torch.autocast(device.type, self.dtype)
+
+
+def _as_float(given: Any) -> float:
+    """A step that says nothing gives no number."""
+    return float(given.detach() if isinstance(given, Tensor) else given) if given is not None else float("nan")
