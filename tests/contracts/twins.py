@@ -21,7 +21,7 @@ from vitscope.models.config import (
 )
 
 WIDEST = 192
-"""Wider twins are halved until they fit (heads too, so numbers per head stay): their weights would only take time to draw."""
+"""Wider twins are halved until they fit (heads too, so numbers per head stay): weights would only take time to draw."""
 
 
 def twin(config: ModelConfig, num_classes: int | None = 10) -> ModelConfig:
