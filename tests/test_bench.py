@@ -113,6 +113,14 @@ def test_proof_finds_unequal_work(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "not equal work" in proof.problems["timm"]
 
 
+def test_the_monitor_is_timed_against_the_same_run_alone() -> None:
+    (row,) = table_rows(run("monitor.py", "--device", "cpu"))
+    assert float(row[3]) > 0
+    assert float(row[4]) > 0
+    looks, _, steps, _ = row[6].split()
+    assert 1 <= int(looks) < int(steps)
+
+
 def test_six_models_gives_a_number_for_each() -> None:
     rows = table_rows(run("six_models.py", "--batch", "2"))
     assert len(rows) == 6
