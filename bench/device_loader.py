@@ -142,7 +142,7 @@ def step_share(strength: str, size: int, count: int, batch: int, device: torch.d
     On a GPU both are launched as one CUDA graph, as the engine trains: from Python a step this small waits for its
     launches, and what a loader costs is then what Python costs.
     """
-    less = {"depth": 1} if quick else {}
+    less: dict[str, Any] = {"depth": 1} if quick else {}
     model = create_model("vit_tiny", num_classes=CLASSES, img_size=size, **less).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True, capturable=device.type == "cuda")
 
