@@ -146,8 +146,8 @@ def test_the_twin_of_each_kind_of_model(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", OTHERS)
-def test_the_twins_of_all_others(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", [*FIRST, *OTHERS])
+def test_the_whole_twin_of_every_model(name: str, tmp_path: Path) -> None:
     check(twin(model_config(name)), tmp_path)
 
 
