@@ -78,6 +78,8 @@ HEADINGS = {
     "subject": Text("examined", "检查对象"),
     "cause": Text("cause", "原因"),
     "pictures": Text("pictures", "图"),
+    "checking": Text("checking {name}", "正在检查 {name}"),
+    "wrote": Text("wrote {path}", "已写入 {path}"),
     "total": Text("{seconds} in all", "共 {seconds}"),
     "seconds": Text("{seconds:.1f} s", "{seconds:.1f} 秒"),
     "sure": Text("{word}, {share:.0%}", "{word}，{share:.0%}"),
@@ -160,5 +162,5 @@ def sureness(confidence: float, language: Language) -> str:
     return HEADINGS["sure"].said(language, {"word": word.said(language, {}), "share": confidence})
 
 
-def heading(name: str, language: Language, **numbers: object) -> str:
+def heading(name: str, language: Language, /, **numbers: object) -> str:
     return HEADINGS[name].said(language, numbers)
