@@ -57,11 +57,11 @@ def test_examined_mended_and_examined_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_each_change_is_explained_above_it(language: Any, tmp_path: Path) -> None:
     config = settings()
-    changes = (Change("optim.lr", 1e-3), Change("data.mean", (0.5,)), Change("model.class_token", False))
+    changes = (Change("optim.lr", 1e-3), Change("data.mean", (0.5,)), Change("model.qkv_bias", False))
     fix = propose_fix(report_of(rate(*changes)), config, language)
     lines = explained(fix, source="digits_vit", language=language).splitlines()
     assert lines[0].startswith("# ")
-    assert "optim.lr, data.mean, model.class_token" in lines[0]
+    assert "optim.lr, data.mean, model.qkv_bias" in lines[0]
     place = lines.index("  lr: 0.001")
     assert lines[place - 1] == ("  # was: 0.5" if language == "en" else "  # 原值：0.5")
     assert any("stand_in_rate" in line for line in lines[place - 4 : place])
