@@ -142,7 +142,8 @@ def step_share(strength: str, size: int, count: int, batch: int, device: torch.d
     On a GPU both are launched as one CUDA graph, as the engine trains: from Python a step this small waits for its
     launches, and what a loader costs is then what Python costs.
     """
-    model = create_model("vit_tiny", num_classes=CLASSES, img_size=size).to(device)
+    less: dict[str, Any] = {"depth": 1} if quick else {}
+    model = create_model("vit_tiny", num_classes=CLASSES, img_size=size, **less).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True, capturable=device.type == "cuda")
 
     def loss_of(images: Tensor, labels: Tensor) -> Tensor:
@@ -191,7 +192,7 @@ def main() -> None:
     wish = parser.parse_args()
     device = torch.device(wish.device)
     compile_too = device.type == "cuda" and not wish.no_compile and why_no_compiler(device.type) is None
-    count, batches = (600, [64]) if wish.quick else (wish.count, wish.batches)
+    count, batches = (80, [8]) if wish.quick else (wish.count, wish.batches)
     print(json.dumps(surroundings(device)), flush=True)
 
     lines, facts = [], []
@@ -220,7 +221,7 @@ def main() -> None:
                 print(lines[-1], flush=True)
     shares = []
     for strength in STRENGTHS:
-        share_batch = 1024 if device.type == "cuda" and not wish.quick else 32  # a step must not take minutes
+        share_batch = 8 if wish.quick else 1024 if device.type == "cuda" else 32  # a step must not take minutes
         shares.append(step_share(strength, wish.size, count, share_batch, device, wish.rounds, wish.quick))
         print(shares[-1], flush=True)
     if wish.json:

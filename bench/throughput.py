@@ -123,7 +123,7 @@ def settings(model: str, quick: bool) -> ViTConfig:
     config = model_config(model)
     if not isinstance(config, ViTConfig):
         raise TypeError(f"{model} is no plain ViT")
-    return dataclasses.replace(config, embed_dim=32, depth=2, num_heads=2) if quick else config
+    return dataclasses.replace(config, embed_dim=32, depth=1, num_heads=2) if quick else config
 
 
 def report(

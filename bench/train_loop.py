@@ -78,7 +78,7 @@ def settings(wish: argparse.Namespace) -> TrainConfig:
     count = max(100, int(batches * batch / 0.68) + batch)  # 68 % of a pool are for training
     model = named_model(wish.model)
     if wish.quick:
-        model = model.changed(depth=2)
+        model = model.changed(depth=1)
     size = max(pair(model.bare.img_size))
     alone = wish.beside == "bare"
     return TrainConfig(
@@ -92,7 +92,7 @@ def settings(wish: argparse.Namespace) -> TrainConfig:
     )
 
 
-def compare(config: TrainConfig, folder: Path, beside: str) -> Outcome:
+def compare(config: TrainConfig, folder: Path, beside: str, *, quick: bool) -> Outcome:
     """The two in turn; the first round, which warms up, is left out."""
     proof = _proved(cast(ViTConfig, config.model.bare)) if beside == "timm" else Proof()
     dataset = open_dataset(config.data)
@@ -109,7 +109,7 @@ def compare(config: TrainConfig, folder: Path, beside: str) -> Outcome:
         epochs=config.loop.epochs, steps_per_epoch=steps, batch_size=batch_size, stream=io.StringIO(), terminal=False
     )
     observers.watchers.append(progress)
-    other = _bare(bench, steps) if beside == "bare" else _timm(bench, work.state.model.state_dict())
+    other = _bare(bench, steps) if beside == "bare" else _timm(bench, work.state.model.state_dict(), compiled=not quick)
     seen: list[float] = []
 
     def time_other() -> Evaluation:
@@ -147,13 +147,13 @@ def _bare(bench: Bench, steps: int) -> Callable[[], None]:
     return step
 
 
-def _timm(bench: Bench, weights: State) -> Callable[[], None]:
+def _timm(bench: Bench, weights: State, *, compiled: bool) -> Callable[[], None]:
     config, device = bench.config, bench.device
     model = build(TIMM, cast(ViTConfig, config.model.bare), weights).to(device).train()
     optimizer = torch.optim.AdamW(
         model.parameters(), config.lr, betas=config.optim.betas, weight_decay=config.optim.decay, fused=True
     )
-    # By the loop's own rule its augmentation is compiled only with a compiled step. Here it always is.
+    # By the loop's own rule its augmentation is compiled only with a compiled step. Here it is in any case.
     loader = make_loader(
         bench.dataset,
         "train",
@@ -162,13 +162,14 @@ def _timm(bench: Bench, weights: State) -> Callable[[], None]:
         seed=config.loop.seed,
         device=device,
         batch_size=config.data.batch_size,
-        compiled=True,
+        compiled=compiled,
     )
     batches = itertools.chain.from_iterable(loader.epoch(epoch) for epoch in itertools.count())
 
-    @torch.compile
-    def loss_of(images: Tensor, labels: Tensor) -> Tensor:
+    def plain_loss(images: Tensor, labels: Tensor) -> Tensor:
         return cross_entropy(model(images), labels, smoothing=config.loss.smoothing)
+
+    loss_of = torch.compile(plain_loss) if compiled else plain_loss
 
     def step() -> None:
         images, labels, _ = next(batches)
@@ -200,12 +201,12 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--batches", type=int, default=10, help="steps in a round")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--quick", action="store_true", help="tiny sizes: does the script work?")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes, nothing compiled: does the script work?")
     parser.add_argument("--json", type=Path)
     wish = parser.parse_args()
     config = settings(wish)
     with TemporaryDirectory() as folder, using_precision(config.precision):
-        found = compare(config, Path(folder), wish.beside)
+        found = compare(config, Path(folder), wish.beside, quick=wish.quick)
     loop, other = found.loop, found.other
     ratio = paired_ratio(loop, other)
     row = {

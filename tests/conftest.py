@@ -26,6 +26,14 @@ def cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]
         os.environ["VITSCOPE_CACHE"] = before
 
 
+@pytest.fixture(scope="session", autouse=True)
+def one_process_compiles() -> Iterator[None]:
+    """torch.compile starts a pool of processes, each of which imports torch: seconds, for what is compiled here."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("TORCHINDUCTOR_COMPILE_THREADS", "1")
+        yield
+
+
 @pytest.fixture(scope="session")
 def small_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model folder that servers are started with."""

@@ -16,8 +16,12 @@ import torch
 from PIL import Image
 
 import vitscope
+from vitscope.models.build import build_model
+from vitscope.models.config import ViTConfig
 
 CLASSES = ("bee", "cat", "elk")
+MY_MODEL = ViTConfig(img_size=128, patch_size=16, num_classes=5, embed_dim=32, depth=6, num_heads=2)
+"""As small as the pages allow, which name its sixth block, its second head and the patch in row 6, column 7."""
 
 
 def write_examples(root: Path) -> None:
@@ -39,9 +43,9 @@ def write_examples(root: Path) -> None:
     np.savez(root / "scans.npz", images=pixels, labels=labels)
     rows = [f"photos/{CLASSES[label]}/{number}.jpg,{CLASSES[label]}" for number, label in enumerate(labels)]
     (root / "birds.csv").write_text("path,label\n" + "\n".join(rows) + "\n")
-    model = vitscope.create_model("vit_tiny_patch16_224", num_classes=5)
-    vitscope.save_model(model, root / "my-model")
-    torch.save({"model": model.state_dict()}, root / "weights.pth")
+    vitscope.save_model(build_model(MY_MODEL), root / "my-model")
+    weights = vitscope.create_model("vit_tiny_patch16_224", num_classes=5).state_dict()
+    torch.save({"model": weights}, root / "weights.pth")
 
 
 def _parquet(path: Path, pixels: np.ndarray, labels: np.ndarray) -> None:

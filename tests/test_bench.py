@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -23,6 +24,8 @@ from vitscope.models.model import VisionModel
 
 BENCH = Path(__file__).parents[1] / "bench"
 MODELS = ("vit_base_patch16_224", "vit_small_patch16_224", "vit_small", "vit_tiny")
+UNLIKE = ("vit_base_patch16_224", "vit_tiny")
+"""One of each size of picture: with --quick the others have the same width and depth."""
 WORKS = ("train", "inference", "latency")
 NAMES = ("ours", "timm", "transformers")
 
@@ -51,16 +54,16 @@ def test_throughput_times_every_row_against_equal_peers(tmp_path: Path) -> None:
     pytest.importorskip("timm")
     pytest.importorskip("transformers")
     facts_file = tmp_path / "throughput.json"
-    output = run("throughput.py", "--no-compile", "--json", str(facts_file))
+    output = run("throughput.py", "--no-compile", "--json", str(facts_file), "--rows", *(f"{m}/*" for m in UNLIKE))
 
     rows = table_rows(output)
-    assert [tuple(row[:3]) for row in rows] == [(model, work, "eager") for model in MODELS for work in WORKS]
+    assert [tuple(row[:3]) for row in rows] == [(model, work, "eager") for model in UNLIKE for work in WORKS]
     for row in rows:
         ratios = [float(cell.split()[0]) for cell in row[7:9]]
         assert all(math.isfinite(ratio) and ratio > 0 for ratio in ratios), row
 
     facts = json.loads(facts_file.read_text())
-    assert set(facts["equal_work"]) == set(MODELS)
+    assert set(facts["equal_work"]) == set(UNLIKE)
     for proof in facts["equal_work"].values():
         assert proof["problems"] == {}
         assert set(proof["parameters"]) == set(NAMES)
@@ -70,6 +73,16 @@ def test_throughput_times_every_row_against_equal_peers(tmp_path: Path) -> None:
         single = row["row"]["work"] == "latency"  # of which every call counts, not every round
         assert counts == dict.fromkeys(NAMES, max(counts.values()) if single else 2)
         assert counts["ours"] >= 2
+
+
+def test_throughput_has_a_row_for_every_model_and_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCH))
+    import throughput  # pyright: ignore[reportMissingImports]
+
+    rows = [row.name for row in throughput.all_rows(torch.device("cpu"), quick=True) if row.launch == "eager"]
+    assert rows == [f"{model}/{work}/eager" for model in MODELS for work in WORKS]
+    sizes = {model: throughput.settings(model, quick=True).img_size for model in MODELS}
+    assert set(sizes.values()) == {sizes[model] for model in UNLIKE}
 
 
 def test_throughput_says_what_the_budget_left_out() -> None:
@@ -98,6 +111,14 @@ def test_proof_finds_unequal_work(monkeypatch: pytest.MonkeyPatch) -> None:
     proof = peers.prove_equal(SMALL, ["ours", "timm"])
     assert proof.parameters["ours"] == proof.parameters["timm"]
     assert "not equal work" in proof.problems["timm"]
+
+
+def test_the_monitor_is_timed_against_the_same_run_alone() -> None:
+    (row,) = table_rows(run("monitor.py", "--device", "cpu"))
+    assert float(row[3]) > 0
+    assert float(row[4]) > 0
+    looks, _, steps, _ = row[6].split()
+    assert 1 <= int(looks) < int(steps)
 
 
 def test_six_models_gives_a_number_for_each() -> None:
@@ -198,7 +219,7 @@ def test_no_shape_of_short_attention_is_refused_before_it_is_timed(monkeypatch: 
 
 def test_load_is_timed_and_weighed_against_timm() -> None:
     pytest.importorskip("timm")
-    output = run("load.py", device=False)
+    output = run("load.py", "--rounds", "1", device=False)  # four processes that import torch, not six
     ours, timm, ratio = table_rows(output)
     assert (ours[0], timm[0], ratio[0]) == ("ours", "timm", "ours / timm")
     assert all(float(row[1].split()[0]) > 0 and float(row[3]) > 0 for row in (ours, timm))

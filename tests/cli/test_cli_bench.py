@@ -1,7 +1,8 @@
-"""`vitscope bench` in a process of its own: a number for everybody, and nothing that was asked for is ignored."""
+"""`vitscope bench`: a number for everybody, and nothing that was asked for is ignored."""
 
 from __future__ import annotations
 
+import functools
 import json
 from dataclasses import asdict
 from pathlib import Path
@@ -15,7 +16,7 @@ from cli.conftest import Shell
 from vitscope.cli.bench import BenchCommand
 from vitscope.cli.bench_cheaper import print_ways
 from vitscope.cli.main import main
-from vitscope.infer.cheaper.report import Outcome
+from vitscope.infer.cheaper.report import Outcome, measure_ways
 from vitscope.infer.cheaper.way import PLAIN, Way
 from vitscope.models.build import build_model
 from vitscope.models.config import ViTConfig
@@ -25,7 +26,12 @@ SMALL = ViTConfig(img_size=16, patch_size=8, embed_dim=16, depth=1, num_heads=2,
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where a model and pictures are, and the command finds itself. No timing lasts longer than it must."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("vitscope.cli.bench_tables.LEAST_SECONDS", 0.01)
+    hasty = functools.partial(measure_ways, least_seconds=0.01)
+    monkeypatch.setattr("vitscope.cli.bench_cheaper.measure_ways", hasty)
     torch.manual_seed(0)
     save_model(build_model(SMALL), tmp_path / "model")
     (tmp_path / "photos").mkdir()
@@ -36,13 +42,13 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_equal_work_is_proved_and_timed_for_all(folder: Path, shell: Shell) -> None:
+@pytest.mark.usefixtures("folder")
+def test_equal_work_is_proved_and_timed_for_all(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("timm")
     pytest.importorskip("transformers")
     flags = ("--batch", "1", "2", "--against", "timm,transformers", "--train", "--rounds", "2", "--device", "cpu")
-    done = shell("bench", "model", *flags, "--json")
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
+    assert main(["bench", "model", *flags, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
     lines = {(row["work"], row["batch"], row["who"]): row for row in told["rows"]}
     assert len(lines) == 2 * 2 * 3
     for (work, _, who), row in lines.items():
@@ -54,6 +60,7 @@ def test_equal_work_is_proved_and_timed_for_all(folder: Path, shell: Shell) -> N
 
 
 def test_a_model_by_its_name_is_a_table(shell: Shell) -> None:
+    """In a process of its own, as a user runs it."""
     done = shell("bench", "guide_tiny", "--batch", "1", "--rounds", "1", "--device", "cpu")
     assert done.returncode == 0, done.stderr
     assert "guide_tiny in float32" in done.stdout
@@ -72,22 +79,22 @@ def test_settings_of_a_named_model_are_flags(capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().out.startswith("vit_tiny img_size=16 depth=1 in float32")
 
 
-def test_ways_are_compared_on_the_users_pictures(folder: Path, shell: Shell) -> None:
+@pytest.mark.usefixtures("folder")
+def test_ways_are_compared_on_the_users_pictures(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("torchao")
     flags = ("--cheaper", "--images", "photos", "--ways", "bf16", "int8", "--batch", "4", "--rounds", "1")
-    done = shell("bench", "model", *flags, "--sensitivity", "--device", "cpu", "--json")
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
+    assert main(["bench", "model", *flags, "--sensitivity", "--device", "cpu", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
     assert told["pictures"] == 6
     assert "torn.jpg" in told["bad_pictures"][0]
     assert [way["way"] for way in told["ways"]][:3] == ["fp32 eager", "bf16 eager", "int8 eager"]
     assert {one["layer"] for one in told["sensitivity"]} >= {"head", "blocks.0.attn.qkv"}
     assert {way["accuracy"] for way in told["ways"]} == {None}
 
-    table = shell("bench", "model", *flags, "--device", "cpu")
-    assert table.returncode == 0, table.stderr
-    assert "--batch-size 4`" in table.stdout
-    assert "accuracy" not in table.stdout
+    assert main(["bench", "model", *flags, "--device", "cpu"]) == 0
+    table = capsys.readouterr().out
+    assert "--batch-size 4`" in table
+    assert "accuracy" not in table
 
 
 def test_only_a_way_that_is_worse_beyond_chance_is_called_so(capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,8 +20,8 @@ from vitscope.models.config import (
     pair,
 )
 
-WIDEST = 768
-"""Wider twins are halved (heads too, so numbers per head stay): their weights would only take time to draw."""
+WIDEST = 192
+"""Wider twins are halved until they fit (heads too, so numbers per head stay): weights would only take time to draw."""
 
 
 def twin(config: ModelConfig, num_classes: int | None = 10) -> ModelConfig:
@@ -56,10 +56,13 @@ def _small_vit(config: ViTConfig) -> ViTConfig:
     """Two blocks, 2 x 2 patches."""
     down, across = pair(config.patch_size)
     changes: dict[str, Any] = {"depth": 2, "img_size": (2 * down, 2 * across)}
-    if config.embed_dim > WIDEST:
-        changes |= {"embed_dim": config.embed_dim // 2, "num_heads": config.block_heads[0] // 2}
+    parts = 1
+    while config.embed_dim // parts > WIDEST and config.block_heads[0] % (2 * parts) == 0:
+        parts *= 2
+    if parts > 1:
+        changes |= {"embed_dim": config.embed_dim // parts, "num_heads": config.block_heads[0] // parts}
         if isinstance(config.mlp_dim, int):
-            changes["mlp_dim"] = config.mlp_dim // 2
+            changes["mlp_dim"] = config.mlp_dim // parts
     return updated(config, **changes)
 
 

@@ -18,6 +18,8 @@ from vitscope.weights.load import load_model
 
 USUAL = {"adamw": 1e-3, "sgd": 0.1, "muon": 1e-3}
 MOST_STEPS = 50
+EPOCHS = 4
+"""More steps than those within which it must be noticed."""
 
 
 def attempts(run: Path) -> list[list[int]]:
@@ -53,7 +55,7 @@ def test_it_is_noticed_within_50_steps_and_a_lower_one_trains_on(
     name: str, every_steps: int | None, tmp_path: Path
 ) -> None:
     lr, run = USUAL[name] * 10_000, tmp_path / "run"
-    more = {"loop": {"epochs": 8}, "checkpoint": {"every_steps": every_steps, "keep": 3}}
+    more = {"loop": {"epochs": EPOCHS}, "checkpoint": {"every_steps": every_steps, "keep": 3}}
     yaml = write_settings(tmp_path / "settings.yaml", {"optim": {"name": name, "lr": lr}, **more})
     ended = train(str(yaml), "--out", str(run))
     require_diverged(ended, run, lr)
@@ -80,7 +82,7 @@ def test_it_is_noticed_within_50_steps_and_a_lower_one_trains_on(
         assert ended.code == EXIT_DIVERGED, ended
     assert ended.code == 0, ended
     assert status(run)["state"] == "finished"
-    assert read_run(run).column("val/loss")[0] == [STEPS_PER_EPOCH * epoch for epoch in range(1, 9)]
+    assert read_run(run).column("val/loss")[0] == [STEPS_PER_EPOCH * epoch for epoch in range(1, EPOCHS + 1)]
     assert max(row["train/loss"] for row in rows_of(run)[-STEPS_PER_EPOCH:]) < 4.0, "2.3 is chance"
 
 

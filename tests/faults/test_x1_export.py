@@ -20,10 +20,10 @@ from torch import Tensor
 
 import vitscope
 from contracts.twins import image_settings, pictures, twin
-from vitscope.core.config import to_dict
+from vitscope.core.config import to_dict, updated
 from vitscope.data.config import PreprocessConfig
 from vitscope.models.build import build_model
-from vitscope.models.config import ModelConfig, pair
+from vitscope.models.config import MAEConfig, ModelConfig, SimMIMConfig, SwinConfig, ViTConfig, pair
 from vitscope.models.resnet import Bottleneck, ResidualBlock
 from vitscope.models.variants import list_models, model_config
 
@@ -43,6 +43,19 @@ def shape_of(settings: Any) -> Any:
         case 0:
             return 0
     return "a number"
+
+
+def least(config: ModelConfig) -> ModelConfig:
+    """The twin with one block where a second has the same operators: tracing is most of the time."""
+    small: Any = twin(config)
+    match small:
+        case SwinConfig():  # the second block of a stage is the one with a shift
+            return updated(small, depths=(2, 1))
+        case MAEConfig() | SimMIMConfig():  # only the encoder is exported
+            return updated(small, encoder=updated(small.encoder, depth=1))
+        case ViTConfig():
+            return updated(small, depth=1)
+    return small
 
 
 def kinds() -> dict[Any, list[str]]:
@@ -129,12 +142,12 @@ def test_every_registered_model_is_among_them() -> None:
 
 @pytest.mark.parametrize("name", FIRST)
 def test_the_twin_of_each_kind_of_model(name: str, tmp_path: Path) -> None:
-    check(twin(model_config(name)), tmp_path)
+    check(least(model_config(name)), tmp_path)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", OTHERS)
-def test_the_twins_of_all_others(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", [*FIRST, *OTHERS])
+def test_the_whole_twin_of_every_model(name: str, tmp_path: Path) -> None:
     check(twin(model_config(name)), tmp_path)
 
 

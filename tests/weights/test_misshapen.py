@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from itertools import cycle, product
 from pathlib import Path
@@ -23,6 +24,7 @@ from vitscope.models.config import (
     SwinConfig,
     ViTConfig,
 )
+from vitscope.weights import fitting, layers_for, read
 from vitscope.weights.files import Stored
 from vitscope.weights.formats import DINOV2, GOOGLE, HUGGINGFACE, MAE_ORIGINAL, OWN, TIMM
 from vitscope.weights.load import load_model
@@ -81,6 +83,23 @@ CHANGES: dict[str, Callable[[Tensor], Tensor]] = {
     "an empty last axis": lambda tensor: tensor.reshape(1)[:0] if not tensor.ndim else tensor[..., :0],
     "one too many": lambda tensor: torch.cat([tensor, tensor[:1]]) if tensor.ndim else tensor.repeat(2),
 }
+
+
+built_once = functools.cache(build_model)
+"""For one file after the other it is the same registered models that are tried: hollow ones, which nobody fills."""
+
+
+@pytest.fixture(autouse=True)
+def registered_models_are_built_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every refusal asks which of them the file may be for. To build them is nearly all of what that costs."""
+
+    def ask(stored: Stored) -> list[str]:
+        with pytest.MonkeyPatch.context() as patched:
+            for place in (read, fitting):
+                patched.setattr(place, "build_model", built_once)
+            return fitting.fitting_models(stored)
+
+    monkeypatch.setattr(layers_for, "fitting_models", ask)
 
 
 def written(by: Format, config: ModelConfig, known: tuple[str, ...]) -> Tensors:

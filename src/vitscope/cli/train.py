@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 PLACES = ("--out", "--resume-from")
 """Flags with a value that say where a run is."""
-ONCE = ("--resume", "--overwrite", "--json")
+ONCE = ("--resume", "--overwrite", "--json", "--monitor")
 """Switches that are not about what is trained."""
 
 
@@ -50,6 +50,7 @@ def run(args: Sequence[str]) -> int:
         if command.resume_from is not None:
             RunFolder.open(command.out or "")  # a new folder would be begun at step 0, whatever was asked for
         config = resolve(command, settings, _start(command, settings))
+        from vitscope.doctor.monitor import Monitor
         from vitscope.train.fit import fit
 
         done = fit(
@@ -60,6 +61,7 @@ def run(args: Sequence[str]) -> int:
             resume_from=command.resume_from,
             overwrite=command.overwrite,
             command=_repeatable(command, args),
+            between_steps=[Monitor()] if command.monitor else [],
             stop=stop,
         )
     if rank:  # the first process reports

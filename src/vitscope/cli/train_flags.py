@@ -116,6 +116,8 @@ class TrainCommand(EverydayFlags):
     """Continue exactly this checkpoint: a name such as step-000123, last or best in --out, or a path."""
     overwrite: bool = False
     """Replace the run that is in --out."""
+    monitor: bool = False
+    """Watch every layer: gradients, updates, activations, attention; warn by name, keep rows in diagnostics/."""
     print_config: bool = False
     """Print all settings as YAML (or JSON) and leave."""
     list: bool = False

@@ -39,7 +39,7 @@ from vitscope.train.show.progress import Progress
 from vitscope.train.show.tensorboard import TensorBoard
 from vitscope.train.signals import StopFlag
 from vitscope.train.step import AfterStep
-from vitscope.train.work import Work, say
+from vitscope.train.work import BetweenSteps, Work, say
 
 log = logging.getLogger("vitscope")
 
@@ -83,6 +83,7 @@ def fit(
     overwrite: bool = False,
     command: str | None = None,
     after_step: Sequence[AfterStep] = (),
+    between_steps: Sequence[BetweenSteps] = (),
     observers: Sequence[Observer] = (),
     quiet: bool = False,
     stop: StopFlag | None = None,
@@ -90,8 +91,9 @@ def fit(
     """Train as `config` says, in the run folder `out` (by default the next free `runs/NAME-001`).
 
     `after_step` are hooks that run on the device after every update; what they enter into `state.scalars` is logged.
-    `observers` are told of rows and epochs on the host. Ctrl-C and SIGTERM save and return a run that is `stopped`;
-    the same call with `resume=True` goes on from there, bit for bit on the CPU as if nothing had happened.
+    `between_steps` look at the run from the host between two steps, `observers` are told of rows and epochs. Ctrl-C and
+    SIGTERM save and return a run that is `stopped`; the same call with `resume=True` goes on from there, bit for bit on
+    the CPU as if nothing had happened.
 
     Under torchrun every process makes the same call and they train together; the first one writes, speaks and tells
     `observers`.
@@ -148,7 +150,16 @@ def fit(
         bench = lay_out(config, dataset, processes.device, processes, epochs_done=epochs_done(checkpoint))
         resumes = checkpoint is not None
         work = processes.after_first(
-            lambda: set_up(bench, run, observers=told, after=after_step, stop=stop, say=speak, resumes=resumes)
+            lambda: set_up(
+                bench,
+                run,
+                observers=told,
+                after=after_step,
+                between=between_steps,
+                stop=stop,
+                say=speak,
+                resumes=resumes,
+            )
         )
         stack.callback(work.launcher.loader.close)
         processes.by_first(work.checkpoints.sweep)

@@ -34,6 +34,8 @@ def train(work: Work) -> None:
             work.clock = time.perf_counter()
             for batch in work.launcher.epoch(course.epoch, course.batch):
                 note_step(work, batch)
+                for onlooker in work.between:
+                    onlooker.see(work)
                 # Asked once: raised in between, it would leave without saving.
                 stops = is_asked_to_stop(work.stop, work.processes)
                 if stops or len(work.steps_unread) >= look_every(work):

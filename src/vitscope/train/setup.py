@@ -49,7 +49,7 @@ from vitscope.train.state import TrainState
 from vitscope.train.step import AfterStep
 from vitscope.train.teacher import Teacher
 from vitscope.train.watch import Watch
-from vitscope.train.work import Work
+from vitscope.train.work import BetweenSteps, Work
 from vitscope.weights.folder import save_model
 
 log = logging.getLogger("vitscope")
@@ -188,6 +188,7 @@ def set_up(
     *,
     observers: Observer,
     after: Sequence[AfterStep],
+    between: Sequence[BetweenSteps] = (),
     stop: StopFlag,
     say: Say,
     resumes: bool = False,
@@ -259,7 +260,7 @@ def set_up(
         except (OSError, SafetensorError) as error:
             raise CheckpointError(f"the model cannot be saved: {error}", where=str(run.model)) from error
 
-    return Work(
+    work = Work(
         config=config,
         run=run,
         state=state,
@@ -275,9 +276,13 @@ def set_up(
         weights=state.model.state_dict if ema is None else ema.state_dict,
         write_model=write_model,
         after=hooks,
+        between=between,
         steps_per_epoch=train_loader.num_batches,
         split_hash=bench.dataset.splits.hash,
     )
+    for onlooker in between:
+        onlooker.begin(work, lambda: next(iter(val_loader.epoch(0))))
+    return work
 
 
 def _refuse_in_shards(bench: Bench) -> None:

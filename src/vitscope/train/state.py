@@ -54,6 +54,9 @@ class TrainState:
         self.scalars: dict[str, Tensor] = {}
         """What the last step leaves for the log; hooks may add to it."""
         self.ledger = Ledger(device, ledger_rows)
+        self.grad_norms: Tensor | None = None
+        """Of each of the optimiser's parameters in the last step, before clipping, where someone has asked (0 for one
+        without a gradient)."""
         # BatchNorm's running means see a batch before anyone knows whether it is finite.
         self._buffers = _running_buffers(model)
         self._kept = [buffer.clone() for buffer in self._buffers]
@@ -62,6 +65,10 @@ class TrainState:
         """The learning rate of this step, on the device."""
         # `take`, since an index in brackets that is a 0-d tensor is read by the host.
         return self.lr_table.take(self.updates.clamp(max=len(self.lr_table) - 1)) * self.lr_factor
+
+    def watch_gradients(self) -> None:
+        """From now on every step leaves `grad_norms`. Before the first one: a captured step would not know of it."""
+        self.grad_norms = torch.zeros(len(self.optimizer.params), device=self.device)
 
     def keep_buffers(self) -> None:
         """Remember the running means as they are before a step."""

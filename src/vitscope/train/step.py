@@ -80,6 +80,8 @@ def clip_and_step(state: TrainState, lr: Tensor, loss: Tensor) -> Tensor:
     if state.scale.is_active:
         torch._foreach_mul_(grads, 1 / state.scale.scale)  # pyright: ignore[reportPrivateImportUsage]
     grad_norm = state.processes.norm(grads)
+    if state.grad_norms is not None:
+        _note_norms(state.grad_norms, grads, [p.grad is not None for p in state.optimizer.params])
     overflowed = (~(torch.isfinite(grad_norm) & torch.isfinite(loss))).to(torch.float32)
     state.skipped.copy_(torch.maximum(overflowed, state.hold))
     if state.clip_value is not None:
@@ -93,6 +95,11 @@ def clip_and_step(state: TrainState, lr: Tensor, loss: Tensor) -> Tensor:
     state.optimizer.zero_grad()
     state.scale.update(overflowed, state.hold)
     return grad_norm
+
+
+def _note_norms(norms: Tensor, grads: Sequence[Tensor], has_gradient: Sequence[bool]) -> None:
+    each = iter(torch._foreach_norm(list(grads)))  # pyright: ignore[reportPrivateImportUsage]
+    torch.stack([next(each).to(norms) if has else norms.new_zeros(()) for has in has_gradient], out=norms)
 
 
 def hits(logits: Tensor, labels: Tensor) -> Tensor:

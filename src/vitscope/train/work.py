@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from torch import Tensor
 
 from vitscope.core.run_folder import RunFolder
+from vitscope.data.loaders.loader import Batch
 from vitscope.train.checkpoints.store import Checkpoints
 from vitscope.train.config import TrainConfig
 from vitscope.train.course import Course
@@ -24,6 +25,18 @@ from vitscope.train.step import AfterStep
 from vitscope.train.watch import Watch
 
 log = logging.getLogger("vitscope")
+
+
+class BetweenSteps(Protocol):
+    """Looks at a run from the host, between two steps, and leaves it as it was, random numbers included."""
+
+    def begin(self, work: Work, sample: Callable[[], Batch]) -> None:
+        """Before the first step; `sample` gives the first validation batch."""
+        ...
+
+    def see(self, work: Work) -> None:
+        """A step was launched. Asking the device for a number makes the host wait: not at every step."""
+        ...
 
 
 @dataclass
@@ -48,6 +61,7 @@ class Work:
     """Write whole weights, and of which step they are, into the run's model folder: for the first process."""
     processes: Processes = ALONE_PROCESSES
     after: Sequence[AfterStep] = ()
+    between: Sequence[BetweenSteps] = ()
     steps_per_epoch: int = 1
     split_hash: str = ""
     steps_unread: list[int] = field(default_factory=list)

@@ -67,6 +67,11 @@ class Optimizer:
                 self._parts.append(_made(kind, chosen, config, device, wholes))
         self._allocate()
 
+    @property
+    def names(self) -> list[str]:
+        """Of `params`, in their order."""
+        return list(self._names)
+
     @torch.no_grad()
     def gradients(self) -> list[Tensor]:
         """Of whatever has one, to be changed in place before the step."""
