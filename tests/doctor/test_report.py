@@ -69,6 +69,13 @@ def test_every_sentence_is_there_in_both_languages_with_the_same_places() -> Non
         )
 
 
+def test_the_page_of_causes_lists_them_all() -> None:
+    """In their order, with their titles: `| `name` | title |`."""
+    page = (Path(__file__).parents[2] / "docs" / "doctor.md").read_text(encoding="utf-8").partition("## Causes")[2]
+    listed = re.findall(r"^\| `([a-z0-9_]+)` \| (.+) \|$", page, flags=re.MULTILINE)
+    assert listed == [(cause.name, cause.title.en) for cause in causes.CAUSES.values()]
+
+
 def test_names_are_given_once() -> None:
     for kind in ("CAUSES", "NOTES", "LEFT_OUT"):
         given = [one.name for stage in causes.STAGES for one in getattr(stage, kind)]
