@@ -194,7 +194,7 @@ class _Progress:
     """Which check is being made, on standard error: one line that is written over where somebody watches."""
 
     def __init__(self, command: DoctorCommand) -> None:
-        self.language = command.lang
+        self.language: Literal["en", "zh"] = command.lang
         self.is_live = sys.stderr.isatty()
 
     def __enter__(self) -> Callable[[str], None]:

@@ -137,7 +137,7 @@ class FirstBadOperation(TorchDispatchMode):
     def _note_node(self) -> None:
         """Nodes made from here on are of the layer that is open now."""
         layer = self.open[-1] if self.open else NO_LAYER
-        self._nodes.append((torch.autograd._get_sequence_nr(), layer))  # pyright: ignore[reportPrivateUsage]
+        self._nodes.append((torch.autograd._get_sequence_nr(), layer))  # pyright: ignore[reportPrivateImportUsage]
 
     def _entering(self, name: str) -> Callable[[nn.Module, Any], None]:
         def enter(module: nn.Module, given: Any) -> None:
