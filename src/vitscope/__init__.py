@@ -6,6 +6,7 @@
     vitscope.save_model(model, "my-model"); model = vitscope.load_model("my-model")
     vitscope.Predictor.load("my-model").classify("photos/")
     pictures = vitscope.open_dataset("cifar10"); loader = vitscope.make_loader(pictures, "train", preprocess=...)
+    print(vitscope.check_up(model, loader, loss=..., optimizer=...)); print(vitscope.examine_run("runs/first"))
     run = vitscope.fit(vitscope.TrainConfig(...)); vitscope.read_run(run.folder.path).best
 
 Names are resolved when they are first used, so that `import vitscope` is quick and pulls in nothing heavy.
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from vitscope.data.dataset import open_dataset
     from vitscope.data.decode import decode_image
     from vitscope.data.loaders.choose import make_loader
+    from vitscope.doctor.check_up import check_up
+    from vitscope.doctor.examination import Report
+    from vitscope.doctor.run_door import examine_run
+    from vitscope.doctor.settings_door import examine_settings
     from vitscope.infer.ensemble import Ensemble
     from vitscope.infer.explain.attention import AttentionMaps
     from vitscope.infer.explain.explain import explain
@@ -77,6 +82,10 @@ _HOMES = {
     "open_dataset": "vitscope.data.dataset",
     "decode_image": "vitscope.data.decode",
     "make_loader": "vitscope.data.loaders.choose",
+    "check_up": "vitscope.doctor.check_up",
+    "Report": "vitscope.doctor.examination",
+    "examine_run": "vitscope.doctor.run_door",
+    "examine_settings": "vitscope.doctor.settings_door",
     "Ensemble": "vitscope.infer.ensemble",
     "ExportReport": "vitscope.infer.export.export",
     "export_model": "vitscope.infer.export.export",
@@ -145,6 +154,7 @@ __all__ = [
     "Prediction",
     "Predictor",
     "PreprocessConfig",
+    "Report",
     "ResNetConfig",
     "Resampling",
     "RunView",
@@ -156,10 +166,13 @@ __all__ = [
     "VitscopeError",
     "__version__",
     "augmentation",
+    "check_up",
     "convert",
     "create_model",
     "decode_image",
     "evaluate",
+    "examine_run",
+    "examine_settings",
     "explain",
     "export_model",
     "feature_maps_of",

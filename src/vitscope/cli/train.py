@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vitscope.cli.console import console, plain_table, print_json
+from vitscope.cli.settings_start import named_start, nameless_start
 from vitscope.cli.train_flags import PROG, TrainCommand, is_yaml, names_data, read_command, resolve
 from vitscope.core.config import to_dict
 from vitscope.core.environment import process_place
@@ -18,7 +19,7 @@ from vitscope.core.run_folder import RunFolder
 from vitscope.core.run_layout import CONFIG, is_run_folder
 from vitscope.core.strict_json import encode
 from vitscope.core.yaml import to_yaml
-from vitscope.recipes import RECIPES, Recipe, find_recipe
+from vitscope.recipes import RECIPES
 from vitscope.train.config import TrainConfig
 from vitscope.train.config.read import read_train_config
 
@@ -80,28 +81,10 @@ def _start(command: TrainCommand, settings: Sequence[str]) -> TrainConfig:
                 where=PROG,
                 fix=f"`{PROG} {Path(word) / CONFIG}` repeats it, `{PROG} --resume --out {word}` continues it",
             )
-        if is_yaml(word):
-            return read_train_config(word)
-        if "--help" not in settings:
-            _refuse_without(find_recipe(word), {"--from": command.init_from, "--data": command.data})
-        return find_recipe(word)()
+        return named_start(command, settings, prog=PROG)
     if command.resumes and not names_data(command, settings):
         return read_train_config(RunFolder.open(command.out or "").config_path)
-    if not names_data(command, settings) and "--help" not in settings:
-        raise UsageError(
-            expected("--data", "a data set, as no recipe is named", "nothing"),
-            where=PROG,
-            fix=f"`{PROG} --data digits`, or a recipe of `{PROG} --list`",
-        )
-    return TrainConfig()
-
-
-def _refuse_without(recipe: Recipe, given: Mapping[str, str | None]) -> None:
-    for flag in recipe.needs:
-        if given[flag] is None:
-            raise UsageError(
-                f"the recipe '{recipe.name}' needs {flag}", where=PROG, fix=f"`{recipe.measured['command']}`"
-            )
+    return nameless_start(command, settings, prog=PROG)
 
 
 def _run_name(command: TrainCommand, config: TrainConfig) -> str:

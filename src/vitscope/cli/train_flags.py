@@ -1,4 +1,4 @@
-"""From what was typed after `vitscope train` to a command and the settings of a run.
+"""From what was typed after `vitscope train` (or `doctor`) to a command and the settings of a run.
 
 Everyday flags (`--epochs`) and settings (`--loop.epochs`) are read apart: which settings there are depends on the
 model, and that on the everyday flags.
@@ -6,12 +6,13 @@ model, and that on the everyday flags.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import tyro
 
@@ -19,6 +20,7 @@ from vitscope.cli.train_start import for_channels, from_source, given_settings, 
 from vitscope.core.config import config, field_names, require, updated
 from vitscope.core.errors import ConfigError, UsageError
 from vitscope.core.flags import flag_names, parse_flags, refuse_unknown_flags
+from vitscope.core.run_layout import is_run_folder
 from vitscope.core.suggest import nearest
 from vitscope.data.config import augmentation, strength_of
 from vitscope.models.variants import is_classifier
@@ -62,14 +64,12 @@ SYNONYMS = {
 }
 
 
-@config
-class TrainCommand:
-    """Train a classifier: by a recipe, a YAML file, or from --data and --model alone.
+E = TypeVar("E", bound="EverydayFlags")
 
-    Every setting of a run is a flag, `--section.key value`, in the sections model, data, augment, optim, schedule,
-    loss, precision, loop and checkpoint; `vitscope train digits_vit --help` shows them all, with that recipe's values.
-    Flags win over the recipe or file. `vitscope train runs/NAME/config.yaml` repeats a run.
-    """
+
+@config
+class EverydayFlags:
+    """Short names for the settings of a run that everybody needs."""
 
     recipe: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[RECIPE_OR_YAML]")] = None
     """A recipe (see --list), or a YAML file with settings."""
@@ -97,6 +97,17 @@ class TrainCommand:
     """A run or model folder to learn from beside the labels."""
     deterministic: bool = False
     """Only algorithms that give the same bits every time. Slower on a GPU."""
+
+
+@config
+class TrainCommand(EverydayFlags):
+    """Train a classifier: by a recipe, a YAML file, or from --data and --model alone.
+
+    Every setting of a run is a flag, `--section.key value`, in the sections model, data, augment, optim, schedule,
+    loss, precision, loop and checkpoint; `vitscope train digits_vit --help` shows them all, with that recipe's values.
+    Flags win over the recipe or file. `vitscope train runs/NAME/config.yaml` repeats a run.
+    """
+
     out: str | None = None
     """The run folder; by default a new one under runs/."""
     resume: bool = False
@@ -129,19 +140,23 @@ class TrainCommand:
 
 
 def read_command(args: Sequence[str]) -> tuple[TrainCommand, list[str]]:
+    return read_words(TrainCommand(), args, prog=PROG)
+
+
+def read_words(default: E, args: Sequence[str], *, prog: str) -> tuple[E, list[str]]:
     """The everyday part of a command line, and the words of its settings. Prints help and leaves on `--help`."""
-    args, recipe = _without_recipe(_early(args))
+    args, recipe = _without_recipe(default, _early(args))
     everyday, settings = _sorted_out(args)
     if {"-h", "--help"} & {*everyday}:
         if recipe is None and len(args) == 1:
-            parse_flags(TrainCommand(), ["--help"], prog=PROG)
+            parse_flags(default, ["--help"], prog=prog)
         everyday = [arg for arg in everyday if arg not in ("-h", "--help")]
         settings = [*settings, "--help"]
-    _refuse_unknown(everyday)
-    return parse_flags(TrainCommand(), [*([recipe] if recipe else []), *everyday], prog=PROG), settings
+    _refuse_unknown(default, everyday, prog)
+    return parse_flags(default, [*([recipe] if recipe else []), *everyday], prog=prog), settings
 
 
-def resolve(command: TrainCommand, settings: Sequence[str], start: TrainConfig) -> TrainConfig:
+def resolve(command: EverydayFlags, settings: Sequence[str], start: TrainConfig, *, prog: str = PROG) -> TrainConfig:
     """`start` (a recipe, a file or the defaults) with everything changed that was typed."""
     parts: dict[str, Any] = {name: getattr(start, name) for name in field_names(TrainConfig)}
     try:
@@ -152,36 +167,36 @@ def resolve(command: TrainCommand, settings: Sequence[str], start: TrainConfig) 
             parts["model"] = pick_model(command.model)
         for section, changes in given_settings(command, ALIASES).items():
             parts[section] = updated(parts[section], **changes)
-        read = _read_settings(parts, settings)
+        read = _read_settings(parts, settings, prog)
         if command.init_from is not None:
             parts["data"] = for_channels(parts["data"], read["model"].bare.in_chans)
-            read = _read_settings(parts, settings)
+            read = _read_settings(parts, settings, prog)
         strength = command.augment
         if strength is None and command.init_from is not None:
             strength = strength_of(start.augment, side_of(start.model))  # meant for a model that has been replaced
         if strength is not None:
             # Which of a strength's two forms depends on the model's size, which settings may have changed.
             parts["augment"] = augmentation(strength, side_of(read["model"]))
-            read = _read_settings(parts, settings)
+            read = _read_settings(parts, settings, prog)
         if not is_classifier(read["model"]):
             raise UsageError(
                 f"{read['model'].name} is no classifier, and nothing else is trained here",
-                where=f"{PROG}: model",
+                where=f"{prog}: model",
                 fix="`vitscope models` lists others",
             )
         return TrainConfig(**read)
     except ConfigError as error:
-        error.where = error.where or PROG
-        error.fix = error.fix or f"`{PROG} --help` shows all flags"
+        error.where = error.where or prog
+        error.fix = error.fix or f"`{prog} --help` shows all flags"
         raise
 
 
-def _read_settings(parts: dict[str, Any], args: Sequence[str]) -> dict[str, Any]:
+def _read_settings(parts: dict[str, Any], args: Sequence[str], prog: str) -> dict[str, Any]:
     """Sections with the fields changed that `--section.key value` names. What holds between sections is not asked."""
     types = {name: type(part) for name, part in parts.items()}
     cls = type("Settings", (), {"__doc__": ABOUT_SETTINGS, "__annotations__": types, **parts})
     cls.__module__ = __name__
-    read = parse_flags(config(cls)(), args, prog=PROG)
+    read = parse_flags(config(cls)(), args, prog=prog)
     return {field.name: getattr(read, field.name) for field in fields(read)}  # pyright: ignore[reportArgumentType]
 
 
@@ -195,21 +210,27 @@ def _early(args: Sequence[str]) -> list[str]:
     return words
 
 
-def _without_recipe(args: Sequence[str]) -> tuple[list[str], str | None]:
+def _without_recipe(default: EverydayFlags, args: Sequence[str]) -> tuple[list[str], str | None]:
     """RECIPE_OR_YAML stands first, or anywhere it is no flag's value; taken out, no flag can swallow it."""
     for place, arg in enumerate(args):
         before = args[place - 1] if place else ""
-        is_value = before.startswith("--") and "=" not in before and not _is_switch(before)
-        named = arg in RECIPES or arg.endswith(YAML_ENDS)
+        is_value = before.startswith("--") and "=" not in before and not _is_switch(default, before)
+        named = arg in RECIPES or arg.endswith(YAML_ENDS) or _is_run(arg)
         if not arg.startswith("-") and not is_value and (place == 0 or named):
             return [*args[:place], *args[place + 1 :]], arg
     return list(args), None
 
 
-def _is_switch(flag: str) -> bool:
+def _is_run(word: str) -> bool:
+    with contextlib.suppress(OSError, ValueError):  # no name a file could have
+        return is_run_folder(Path(word).expanduser())
+    return False
+
+
+def _is_switch(default: EverydayFlags, flag: str) -> bool:
     """Of the everyday flags, and of the settings where the defaults tell."""
     *sections, leaf = flag.removeprefix("--").replace("-", "_").split(".")
-    held: Any = TrainConfig() if sections else TrainCommand()
+    held: Any = TrainConfig() if sections else default
     for section in sections:
         held = getattr(held, section, None)
     return any(isinstance(getattr(held, name, None), bool) for name in (leaf, leaf.removeprefix("no_")))
@@ -227,22 +248,22 @@ def _sorted_out(args: Sequence[str]) -> tuple[list[str], list[str]]:
     return everyday, settings
 
 
-def _refuse_unknown(args: Sequence[str]) -> None:
+def _refuse_unknown(default: EverydayFlags, args: Sequence[str], prog: str) -> None:
     """A mistyped everyday flag gets the nearest one, or the setting it may have meant."""
-    known = [*flag_names(TrainCommand()), "from"]
+    known = [*flag_names(default), "from"]
     for arg in args:
         flag = arg[2:].partition("=")[0].replace("_", "-")
         if not re.match(r"--[A-Za-z]", arg) or flag in known:
             continue
-        near = [SYNONYMS[flag]] if flag in SYNONYMS else nearest(flag, known, limit=1, likeness=0.8)
+        near = [SYNONYMS[flag]] if SYNONYMS.get(flag) in known else nearest(flag, known, limit=1, likeness=0.8)
         if near:
-            raise UsageError(f"unknown flag '--{flag}'", where=PROG, fix=f"did you mean '--{near[0]}'?")
-        refuse_unknown_flags(TrainConfig(), [arg], prog=PROG)
+            raise UsageError(f"unknown flag '--{flag}'", where=prog, fix=f"did you mean '--{near[0]}'?")
+        refuse_unknown_flags(TrainConfig(), [arg], prog=prog)
 
 
 def is_yaml(word: str) -> bool:
     return word.endswith(YAML_ENDS) or Path(word).is_file()
 
 
-def names_data(command: TrainCommand, settings: Sequence[str]) -> bool:
+def names_data(command: EverydayFlags, settings: Sequence[str]) -> bool:
     return command.data is not None or any(re.match(r"--data\.name(=|$)", arg) for arg in settings)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import torch
@@ -30,13 +30,17 @@ def check_up(
     warmup_steps: int | None = None,
     dtype: torch.dtype | None = None,
     quick: bool = False,
+    only: Collection[str] = (),
     on_check: OnCheck | None = None,
 ) -> Report:
     """Examine any model with the batches it trains on. It is given back exactly as it came: weights, optimiser, random
     numbers, modes. The more is given, the more can be found: without an optimiser nothing can be said of it.
 
     `step(images, labels)` is your training step, update included; `evaluate()` your evaluation; `evaluated` the module
-    it evaluates, where that is a running mean of the weights."""
+    it evaluates, where that is a running mean of the weights. `quick` leaves the dear checks out, `only` all but those
+    of these names or stages.
+
+    print(report) shows what was found; report.verdict, report.findings, report.as_json(), report.save_page(path)."""
     patient = module_patient(
         model,
         loader,
@@ -54,4 +58,4 @@ def check_up(
     )
     parameters = sum(parameter.numel() for parameter in model.parameters())
     subject = {"model": type(model).__name__, "parameters": parameters, "classes": patient.num_classes}
-    return examine(patient, CHECKS, quick=quick, on_check=on_check, subject=subject)
+    return examine(patient, CHECKS, quick=quick, only=only, on_check=on_check, subject=subject)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 from vitscope.core.errors import VitscopeError
 from vitscope.doctor.as_it_came import as_it_came
+from vitscope.doctor.causes.text import Language
 from vitscope.doctor.check import Check
 from vitscope.doctor.finding import Finding, Note, Seen, Verdict
 from vitscope.doctor.patient import Patient
@@ -16,6 +18,8 @@ from vitscope.doctor.thresholds import SURE_ENOUGH
 
 OnCheck = Callable[[str], None]
 """Told the name of the check that begins."""
+WhyNot = Literal["ended", "quick", "not chosen"]
+"""An earlier cause makes it meaningless; there is no time for it; others were asked for."""
 
 
 @dataclass(frozen=True)
@@ -39,13 +43,36 @@ class Asked:
 
 @dataclass
 class Report:
-    """What an examination came to."""
+    """What an examination came to. `print(report)` shows it as the command line does."""
 
     asked: list[Asked] = field(default_factory=list)
     not_asked: list[Check] = field(default_factory=list)
     """Those after a cause that makes them meaningless, and the dear ones of a quick examination."""
+    why_not: dict[str, WhyNot] = field(default_factory=dict)
+    """Name of a check that was not asked -> why."""
     subject: dict[str, Any] = field(default_factory=dict)
     """Who was examined, for the head of the report."""
+
+    def __str__(self) -> str:
+        return self.as_text()
+
+    def as_text(self, *, language: Language = "en") -> str:
+        """For a terminal of 80 columns."""
+        from vitscope.doctor.report.text import as_text
+
+        return as_text(self, language)
+
+    def as_json(self, *, language: Language = "en") -> dict[str, Any]:
+        """Plain data that strict JSON can hold."""
+        from vitscope.doctor.report.as_json import as_json
+
+        return as_json(self, language)
+
+    def save_page(self, path: str | Path, *, language: Language = "en") -> Path:
+        """One HTML page with pictures, complete in itself."""
+        from vitscope.doctor.report.page import save_page
+
+        return save_page(self, path, language)
 
     @property
     def findings(self) -> list[Finding]:
@@ -67,10 +94,15 @@ class Report:
         return sum(asked.seconds for asked in self.asked)
 
     @property
+    def has_looked(self) -> bool:
+        """Whether any check could be made."""
+        return any(asked.failed is None and asked.seen.left_out is None for asked in self.asked)
+
+    @property
     def verdict(self) -> Verdict:
         if any(finding.confidence >= SURE_ENOUGH for finding in self.findings):
             return "unwell"
-        if self.findings or any(asked.failed is not None for asked in self.asked):
+        if self.findings or not self.has_looked or any(asked.failed is not None for asked in self.asked):
             return "cannot tell"
         return "healthy"
 
@@ -80,15 +112,25 @@ def examine(
     checks: Sequence[Check],
     *,
     quick: bool = False,
+    only: Collection[str] = (),
     on_check: OnCheck | None = None,
     subject: dict[str, Any] | None = None,
 ) -> Report:
-    """Ask them all. The patient is given back as it came, after each."""
+    """Ask them all, or `only` those of these names or stages. The patient is given back as it came, after each."""
     report = Report(subject=dict(subject or {}))
     has_ended = False
     for check in checks:
-        if has_ended or (quick and not check.is_quick):
+        is_chosen = check.name in only
+        why: WhyNot | None = None
+        if only and not is_chosen and check.stage not in only:
+            why = "not chosen"
+        elif has_ended:
+            why = "ended"
+        elif quick and not check.is_quick and not is_chosen:
+            why = "quick"
+        if why is not None:
             report.not_asked.append(check)
+            report.why_not[check.name] = why
             continue
         if on_check is not None:
             on_check(check.name)

@@ -13,17 +13,18 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import load_file, save
-from torch import Tensor, nn
+from torch import Tensor
 
 from vitscope.core import strict_json
 from vitscope.core.errors import VitscopeError
 from vitscope.core.files import write_atomically, write_json
+from vitscope.train.first_bad_op import BadOperation, FirstBadOperation
 from vitscope.train.precision import autocast
 from vitscope.train.state import TrainState
 from vitscope.train.step import Objective
@@ -44,6 +45,10 @@ class Replay:
     """Parameters whose gradient is not finite."""
     recorded: dict[str, Any]
     """What was written down when it happened."""
+    operation: BadOperation | None = None
+    """The first operation that made something not finite of what was, forward or backward, where it can be seen."""
+    bad_pictures: list[int] = field(default_factory=list)
+    """Places in the batch of pictures that are not finite before any layer has seen them."""
 
     @property
     def is_bad(self) -> bool:
@@ -114,14 +119,10 @@ def take_again(
     if not weights.exists():
         raise VitscopeError("the weights themselves were not finite, and so were not kept", where=str(place))
     state.model.load_state_dict(load_file(weights))
-    found: list[str] = []
-    handles = [
-        module.register_forward_hook(_noting(name or "the model", found))
-        for name, module in state.model.named_modules()
-    ]
     total = torch.zeros((), device=state.device)
     pictures = sum(len(images) for images, _ in parts)
-    try:
+    watch = FirstBadOperation(state.model)
+    with watch:
         for rank, (images, labels) in enumerate(parts):
             micro_batch = recorded["micro_batch"] or len(images)
             seed_step(recorded["epoch"], recorded["batch"], rank)
@@ -130,19 +131,17 @@ def take_again(
                     loss, _ = objective(x, y)
                 (loss * (len(x) / pictures)).backward()
                 total += loss.detach() * (len(x) / pictures)
-    finally:
-        for handle in handles:
-            handle.remove()
     grads = {name: value.grad for name, value in state.model.named_parameters() if value.grad is not None}
     bad = [name for name, grad in grads.items() if not bool(grad.isfinite().all())]
     norm = float(torch.nn.utils.get_total_norm(list(grads.values())))
     state.optimizer.zero_grad()
-    return Replay(float(total), norm, found[0] if found else None, bad, recorded)
-
-
-def _noting(name: str, found: list[str]) -> Callable[[nn.Module, Any, Any], None]:
-    def note(module: nn.Module, inputs: Any, output: Any) -> None:
-        if isinstance(output, Tensor) and not bool(output.isfinite().all()):
-            found.append(name)
-
-    return note
+    together = torch.cat([images.flatten(1).isfinite().all(1) for images, _ in parts])
+    return Replay(
+        float(total),
+        norm,
+        watch.first_bad_module,
+        bad,
+        recorded,
+        operation=watch.found(),
+        bad_pictures=(~together).nonzero().flatten().tolist(),
+    )

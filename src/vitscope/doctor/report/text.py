@@ -1,0 +1,91 @@
+"""The report for a terminal: the verdict, the findings, the notes, a line for each check."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from vitscope.doctor.causes.text import Language
+from vitscope.doctor.report.told import (
+    ToldCheck,
+    ToldFinding,
+    told_checks,
+    told_findings,
+    told_notes,
+    told_subject,
+    told_verdict,
+)
+from vitscope.doctor.report.words import OUTCOMES, STAGES, VERDICTS, heading
+from vitscope.doctor.report.wrap import padded, width_of, wrapped
+
+if TYPE_CHECKING:
+    from vitscope.doctor.examination import Report
+
+WIDTH = 80
+COLOURS = {"healthy": "bold green", "unwell": "bold red", "cannot tell": "bold yellow"}
+OUTCOME_COLOURS = {"found something": "red", "failed": "yellow", "left out": "dim", "not asked": "dim"}
+BETWEEN = "  "
+
+
+class Line(NamedTuple):
+    text: str
+    style: str = ""
+    """As rich names it; plain text has none."""
+
+
+def as_text(report: Report, language: Language, *, width: int = WIDTH) -> str:
+    return "\n".join(line.text for line in report_lines(report, language, width=width))
+
+
+def report_lines(report: Report, language: Language, *, width: int = WIDTH) -> Iterator[Line]:
+    verdict = VERDICTS[report.verdict].said(language, {})
+    stop = ". " if language == "en" else "。"
+    for text in wrapped(told_verdict(report, language), width, first=f"{verdict}{stop}", then=BETWEEN):
+        yield Line(text, COLOURS[report.verdict])
+    subject = "; ".join(f"{name} {value}" for name, value in told_subject(report.subject, language))
+    if subject:
+        yield from (Line(text, "dim") for text in wrapped(subject, width))
+    for number, told in enumerate(told_findings(report, language), start=1):
+        yield Line("")
+        yield from _finding(number, told, language, width)
+    notes = told_notes(report, language)
+    if notes:
+        yield Line("")
+        yield Line(heading("notes", language), "bold")
+        for note in notes:
+            yield from (Line(text) for text in wrapped(note, width, first="- ", then=BETWEEN))
+    checks = told_checks(report, language)
+    if checks:
+        yield Line("")
+        yield from _checks(checks, report.seconds, language, width)
+
+
+def _finding(number: int, told: ToldFinding, language: Language, width: int) -> Iterator[Line]:
+    for text in wrapped(told.title, width, first=f"{number}. ", then="   "):
+        yield Line(text, "bold")
+    yield Line(f"   {told.finding.cause}  ({told.sure})", "dim")
+    parts = [(name, getattr(told, name)) for name in ("evidence", "cost", "action", "flags", "effect")]
+    names = {name: heading(name, language) for name, _ in parts}
+    column = max(map(width_of, names.values()))
+    for name, text in parts:
+        if text:
+            first = f"   {padded(names[name], column)}{BETWEEN}"
+            yield from (Line(line) for line in wrapped(text, width, first=first, then=" " * width_of(first)))
+
+
+def _checks(checks: list[ToldCheck], seconds: float, language: Language, width: int) -> Iterator[Line]:
+    total = heading("total", language, seconds=heading("seconds", language, seconds=seconds))
+    yield Line(f"{heading('checks', language)} ({total})", "bold")
+    names = max(width_of(check.name) for check in checks)
+    stages = {check.stage: STAGES[check.stage].said(language, {}) for check in checks}
+    stage = max(map(width_of, stages.values()))
+    times = {check.name: heading("seconds", language, seconds=check.seconds) for check in checks}
+    time = max(map(width_of, times.values()))
+    for check in checks:
+        took = times[check.name] if check.outcome != "not asked" else ""
+        aligned = " " * (time - width_of(took)) + took
+        first = f"{padded(check.name, names)}{BETWEEN}{padded(stages[check.stage], stage)}{BETWEEN}{aligned}{BETWEEN}"
+        outcome = OUTCOMES[check.outcome].said(language, {})
+        text = outcome if check.reason is None else f"{outcome}{': ' if language == 'en' else '：'}{check.reason}"
+        for line in wrapped(text, width, first=first, then=" " * 4):
+            yield Line(line, OUTCOME_COLOURS.get(check.outcome, ""))

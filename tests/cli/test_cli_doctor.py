@@ -1,0 +1,207 @@
+"""`vitscope doctor`: what is typed, what is answered, and with which exit code."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from doctor import stand_ins
+from vitscope.cli.main import main
+from vitscope.doctor import checks, settings_door
+from vitscope.doctor.check import Check
+from vitscope.doctor.finding import Seen
+from vitscope.doctor.report.wrap import width_of
+from vitscope.train.config.read import read_train_config
+
+SMALL = ("digits_vit", "--model.depth", "1", "--device", "cpu")
+
+
+@pytest.fixture(autouse=True)
+def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    stand_ins.know_stand_ins(monkeypatch)
+    use(monkeypatch, *stand_ins.CHECKS, Check("plain_check", "forward", lambda patient: Seen({"a": 1}), is_quick=False))
+
+
+def use(monkeypatch: pytest.MonkeyPatch, *asked: Check) -> None:
+    monkeypatch.setattr(settings_door, "CHECKS", asked)
+    monkeypatch.setattr(checks, "CHECKS", asked)
+
+
+def doctor(capsys: pytest.CaptureFixture[str], *args: str, code: int = 0) -> tuple[str, str]:
+    ended = main(["doctor", *args])
+    out, err = capsys.readouterr()
+    assert ended == code, f"{out}\n{err}"
+    return out, err
+
+
+def found(capsys: pytest.CaptureFixture[str], *args: str, code: int = 0) -> dict[str, Any]:
+    return json.loads(doctor(capsys, *args, "--json", code=code)[0])
+
+
+def test_healthy_and_unwell_both_exit_with_0(capsys: pytest.CaptureFixture[str]) -> None:
+    out, err = doctor(capsys, *SMALL)
+    assert out.startswith("healthy. Nothing was found")
+    assert err.splitlines() == ["checking stand_in_rate_check", "checking plain_check"]
+    out, _ = doctor(capsys, *SMALL, "--lr", "0.5")
+    assert out.startswith("unwell. Most likely: The learning rate is too high")
+    assert "`vitscope doctor digits_vit --model.depth 1 --device cpu --lr 0.5 --fix better.yaml`" in " ".join(
+        out.split()
+    )
+    assert max(map(width_of, out.splitlines())) <= 80
+
+
+def test_chinese_is_chinese_throughout(capsys: pytest.CaptureFixture[str]) -> None:
+    out, err = doctor(capsys, *SMALL, "--lr", "0.5", "--lang", "zh")
+    assert out.startswith("有问题")
+    assert err.startswith("正在检查 stand_in_rate_check")
+    assert "可将这些设置写入文件" in out
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["--lr", "0.5"],
+        ["--optim.lr", "0.5"],
+        ["--optim.lr=0.5", "--quick"],
+    ],
+    ids=" ".join,
+)
+def test_settings_are_read_as_train_reads_them(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    data = found(capsys, *SMALL, *args)
+    assert data["verdict"] == "unwell"
+    assert data["subject"]["lr"] == 0.5
+    assert data["subject"]["source"] == "digits_vit"
+
+
+def test_data_and_model_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    data = found(capsys, "--data", "digits", "--model", "mnist_cnn", "--lr", "0.5", "--quick", "--batch-size", "32")
+    assert data["subject"]["model"] == "mnist_cnn"
+    assert data["subject"]["batch_size"] == 32
+    assert [check["outcome"] for check in data["checks"]] == ["found something", "not asked"]
+
+
+def test_a_file_and_only_some_checks(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("mine.yaml").write_text(
+        "data: digits\nmodel: {name: vit_tiny, img_size: 8, patch_size: 4, depth: 1, in_chans: 1}\n"
+    )
+    for only in ("forward", "plain_check", "plain-check"):
+        code = int(only == "forward")  # then there was nothing it could examine
+        data = found(capsys, "--only", only, "--quick", "mine.yaml", code=code)
+        outcomes = {check["name"]: check["outcome"] for check in data["checks"]}
+        wanted = "not asked" if only == "forward" else "fine"  # of a stage, quick asks the quick ones; by name, all
+        assert outcomes == {"stand_in_rate_check": "not asked", "plain_check": wanted}, only
+
+
+def test_the_page_and_the_corrected_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    out, _ = doctor(capsys, *SMALL, "--lr", "0.5", "--html", "page.html", "--fix", "better.yaml")
+    assert Path("page.html").read_text().startswith("<!doctype html>")
+    assert "wrote better.yaml: 1 setting changed" in out
+    assert "examine it again: `vitscope doctor better.yaml`" in out
+    assert read_train_config("better.yaml").optim.lr == 1e-3
+    data = found(capsys, "better.yaml", "--fix", "again.yaml")
+    assert data["verdict"] == "healthy"
+    assert data["files"] == {"fix": None}
+    assert not Path("again.yaml").exists()
+    out, _ = doctor(capsys, "better.yaml", "--fix", "again.yaml")
+    assert "nothing to change: again.yaml was not written" in out
+
+
+def test_what_no_setting_mends(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    sure = Check(
+        "labels_check",
+        "data",
+        lambda patient: Seen(findings=[stand_ins.Finding("stand_in_labels", 0.9, {"share": 1.0})]),
+    )
+    use(monkeypatch, sure)
+    out, _ = doctor(capsys, *SMALL, "--fix", "better.yaml")
+    assert "no setting mends what was found: better.yaml was not written" in out
+    assert "not by settings: Labels do not fit the pictures. Look at the pictures." in " ".join(out.split())
+    assert not Path("better.yaml").exists()
+
+
+def test_a_run_is_examined_with_its_weights(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("vitscope.train.finish._draw", lambda *_: None)
+    assert main(["train", *SMALL, "--epochs", "1", "--out", "runs/first", "--lr", "0.02"]) == 0
+    capsys.readouterr()
+    data = found(capsys, "--quick", "runs/first")
+    assert data["subject"]["run"] == "runs/first"
+    assert data["verdict"] == "unwell"
+    _, err = doctor(capsys, "runs/first", "--lr", "0.1", "--optim.clip-norm", "1", code=2)
+    assert "a run has settings of its own, and so there is no --lr, --optim.clip-norm" in err
+    assert "runs/first/config.yaml" in err
+    _, err = doctor(capsys, "--replay", "runs/first", code=2)
+    assert "kept no bad step" in err
+    _, err = doctor(capsys, "runs/frist", code=2)
+    assert "did you mean 'runs/first'" in err
+
+
+def test_it_fails_only_where_nothing_could_be_examined(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fails = Check("broken_check", "forward", stand_ins.fails)
+    use(monkeypatch, fails)
+    out, _ = doctor(capsys, *SMALL, code=1)
+    assert "failed: ValueError: no such <layer>" in out
+    use(monkeypatch, fails, stand_ins.RATE_CHECK)
+    assert found(capsys, *SMALL)["verdict"] == "cannot tell"
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["digits_vti"], "did you mean 'digits_vit'"),
+        (["digits_vit", "--only", "plain_chek"], "did you mean 'plain_check'"),
+        (["digits_vit", "--quik"], "--quick"),
+        (["digits_vit", "--lang", "fr"], "--lang"),
+        (["digits_vit", "--replay", "x", "--quick"], "no --replay beside it"),
+        (["digits_vit", "--fix", "taken.yaml"], "is there already"),
+        (["digits_vit", "--html", "."], "is a folder"),
+        ([], "expected a data set"),
+        (["finetune", "--data", "digits"], "needs --from"),
+        (["--data", "nosuch"], "unknown data set"),
+    ],
+    ids=lambda given: " ".join(given) if isinstance(given, list) else None,
+)
+def test_mistakes_are_answered(args: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("taken.yaml").write_text("mine")
+    out, err = doctor(capsys, *args, code=2)
+    assert out == ""
+    assert words in err
+    assert Path("taken.yaml").read_text() == "mine"
+
+
+def test_data_that_cannot_be_opened(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("photos/cat").mkdir(parents=True)
+    Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save("photos/cat/0.png")
+    _, err = doctor(capsys, "--data", "photos", code=3)
+    assert "to do:" in err
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_a_bad_step_is_taken_again(language: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is injected: the normalisation itself sends pictures to infinity."""
+    Path("bad.yaml").write_text(
+        "data: {name: digits, std: [1.0e-39], batch_size: 256}\n"
+        "model: {name: vit_tiny, img_size: 8, patch_size: 4, in_chans: 1, embed_dim: 32, depth: 1, num_heads: 2}\n"
+        "loop: {epochs: 1}\n"
+    )
+    assert main(["train", "bad.yaml", "--out", "run", "--device", "cpu"]) == 4
+    capsys.readouterr()
+    place = sorted(Path("run/diagnostics").iterdir())[0]
+    out, _ = doctor(capsys, "--replay", str(place), "--lang", language)
+    assert "patch_embed.proj" in out
+    assert max(map(width_of, out.splitlines())) <= 80
+    assert bool(re.search("[\u4e00-\u9fff]", out)) == (language == "zh")
+    data = found(capsys, "--replay", "run")
+    assert data["is_bad"]
+    assert data["first_bad_module"] == "patch_embed.proj"
+    assert data["bad_pictures"] or data["operation"]["layer"] == "patch_embed.proj"
