@@ -9,6 +9,82 @@ SURE_ENOUGH = 0.5
 
 # Pictures and labels
 
+GLANCE_PICTURES = 65_536
+"""Pictures of an epoch that are looked at: all of CIFAR-10 or MNIST."""
+GLANCE_SECONDS = 3.0
+"""Longest look at a part; a quick examination has 20 s in all."""
+GLANCE_KEPT = 2048
+"""Pictures kept to compare and to predict labels from. With half as many, 30 % wrong labels cannot be told from healthy
+labels of a hard set."""
+FEW = 32
+"""With fewer pictures than this nothing is said of shares."""
+WHOLE_RANGE = 20.0
+"""Pixels from 0 to more than this were never brought to about 1: normalised ones stay below 3, bytes go to 255."""
+FAR_MEAN = 3.0
+"""Mean of a channel that no usual normalisation of pixels from 0 to 1 gives: white is 2.64 under ImageNet's numbers and
+2.82 under MNIST's."""
+WIDE_STD, NARROW_STD = 2.5, 0.03
+"""Spread of a channel's pixels. Half black, half white is 2.18 under ImageNet's numbers, so no picture spreads wider.
+Pixels divided by 255 twice have 0.001; the palest healthy set we have (shapes, from 0 to 1) 0.15."""
+OTHER_MEAN, OTHER_STD = 1.0, 2.0
+"""Between training and validation: distance of means in spreads, and ratio of spreads. Healthy parts, augmented or not,
+differ by less than 0.3 and 1.3."""
+EXPECTED_MEAN, EXPECTED_STD = 0.1, 1.15
+"""Between the normalisation used and the one loaded weights were trained with: distance of means on a scale from 0 to
+1, and ratio of stds. CIFAR-10's own numbers against ImageNet's differ by 0.04 and 1.16 and do little; 0.5 against
+ImageNet's std differ by 2.2 and cost 5 to 19 points of accuracy."""
+FLAT_SHARE = 0.5
+"""Of pictures with one colour only. Healthy sets have less than 1 in 1000."""
+DISTINCT_SHARE = 0.2
+"""Distinct pictures among all: five copies of each. Repeated augmentation and balanced sampling show pictures two to
+four times."""
+SURVEYED = 4000
+"""Pictures of a data set of ours that are decoded once more, unvaried, to look for copies: about 2 s of photographs."""
+LEAKED_SHARE = 0.05
+"""Of validation pictures that training has too. CIFAR-10 has 0.3 % by nature; no healthy set we have reaches 1 %."""
+LEAKED_PICTURES = 3
+"""Fewer copies across parts are chance."""
+SORTED_SHARE = 0.5
+"""Classes met in a stretch of training, of those a shuffled order would show, less one. Healthy: 0.95 and more; sorted:
+below 0.2."""
+SORTED_STRETCH = 32
+"""Pictures of a stretch where batches are smaller."""
+MAJORITY = 0.95
+"""Share of the largest class from which always saying its name looks like success."""
+IMBALANCE, IMBALANCE_NOTE = 50.0, 5.0
+"""Largest class / smallest class: from the first a finding, from the second a note. ImageNet-LT, made to be hard, has
+256; usual sets stay below 10."""
+SWAP_SURE, SWAP_FITS = 10.0, 4.0
+"""Distance in standard errors between the channels of training and validation: as they are at least the first, in
+another order at most the second. Two halves of one set are within 4; CIFAR-10 with red and
+blue swapped is at 30 and more."""
+PROBE_PICTURES = 200
+"""Fewer pictures with labels cannot show whether labels can be predicted."""
+PROBE_PER_CLASS = 15
+"""Likewise of each class: with fewer, healthy fine-grained sets are near chance too."""
+CHANCE_Z = 3.0
+"""Standard errors above chance from which labels have to do with pictures. Healthy sets of 1024 pictures are 28
+(shapes), 43 (CIFAR-10, Imagenette) and 90 (MNIST, digits) above, shuffled ones at most 0.6 (leaving one out lowers chance)."""
+CONFIDENT_SHARE = 0.25
+"""The pictures whose predicted class leads by most: in healthy sets their labels are almost never among the
+least likely classes."""
+NOISE_LOW, NOISE_LOW_RISE = 0.045, 0.23
+"""Share of those whose label is in the less likely half of the classes: at most the first, and the second for each one
+whose label is not predicted, where labels are right. A label drawn by chance is there half the time, whatever the
+picture shows. Measured with 2048 pictures, allowed in brackets: shapes 0.09 (0.13), CIFAR-10 0.03 (0.09), Imagenette
+0.02 (0.07), MNIST and digits 0; with 30 % drawn by chance 0.26 (0.19), 0.16 (0.14), 0.19 (0.13), 0.13 (0.10)."""
+NOISE_PICTURES = 1500
+NOISE_AGREEMENT, NOISE_AGREEMENT_OF_FEW = 0.35, 0.68
+"""Share of confident predictions that agree with the label, from NOISE_PICTURES on and below: with less, prediction is
+too weak to accuse labels. 400 healthy pictures of `shapes` look like 2048 noisy ones of CIFAR-10."""
+SPLIT_Z, SPLIT_SHARE = 4.5, 0.08
+"""By how much validation labels are predicted better than training labels, from pictures treated alike: in standard
+errors, and as a share. Healthy parts: within 2; 30 % noise in training: 4 (shapes), 6 (CIFAR-10), 15 (MNIST)."""
+FEW_PER_CLASS = 20
+"""Training pictures of a class below which nothing general can be learnt from scratch, if the next says so too."""
+FEW_AGREEMENT = 0.6
+"""Held-out labels predicted right from so few pictures: above, the task is easy enough for few."""
+
 # Settings
 
 # The forward pass
