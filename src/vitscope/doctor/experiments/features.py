@@ -40,16 +40,17 @@ def _kinds(images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _edges(images: Tensor) -> Tensor:
-    """(N, A, H, W): strength of the strongest channel's edge, shared between the two nearest directions."""
+    """(N, A, H, W): strength of the strongest channel's edge along each direction, most of it along the nearest."""
     right = F.pad(images[..., :, 2:] - images[..., :, :-2], (1, 1, 0, 0))
     down = F.pad(images[..., 2:, :] - images[..., :-2, :], (0, 0, 1, 1))
     strength = right**2 + down**2
-    strongest = strength.argmax(1, keepdim=True)
+    strength, strongest = strength.max(1, keepdim=True)
     right, down = right.gather(1, strongest), down.gather(1, strongest)
-    turn = torch.atan2(down, right) % (2 * math.pi) / (2 * math.pi) * DIRECTIONS
-    directions = torch.arange(DIRECTIONS, dtype=turn.dtype, device=turn.device).view(1, -1, 1, 1)
-    off = ((turn - directions + DIRECTIONS / 2) % DIRECTIONS - DIRECTIONS / 2).abs()
-    return (1 - off).clamp(min=0) * strength.gather(1, strongest).sqrt()
+    turns = torch.arange(DIRECTIONS, dtype=images.dtype, device=images.device).view(1, -1, 1, 1) * (
+        2 * math.pi / DIRECTIONS
+    )
+    along = (right * turns.cos() + down * turns.sin()).clamp_(min=0)
+    return along.pow_(4).div_(strength.pow(1.5).add_(1e-6))
 
 
 def _cells(edges: Tensor, cell: int) -> Tensor:

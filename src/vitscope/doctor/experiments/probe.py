@@ -75,7 +75,7 @@ def predict_other(images: Tensor, labels: Tensor, others: Tensor, other_labels: 
     others, other_labels = others[known], other_labels[known]
     count = len(images)
     likeness = _likeness(features_of(torch.cat([images, others])), count)
-    wanted = F.one_hot(places, len(classes)).double()
+    wanted = F.one_hot(places, len(classes)).to(likeness.dtype)
     scores, weights = _left_out(likeness[:count], wanted - wanted.mean(0))
     theirs = likeness[count:] @ weights
     return Predicted(scores, places), Predicted(theirs + wanted.mean(0), torch.searchsorted(classes, other_labels))
@@ -87,10 +87,10 @@ def _likeness(features: Tensor, count: int) -> Tensor:
     landmarks = features[torch.linspace(0, count - 1, min(count, LANDMARKS)).long()]
     apart = torch.cdist(features, landmarks).square_()
     width = apart[:count].median().clamp(min=1e-12)
-    among = torch.exp(-torch.cdist(landmarks, landmarks).square_() / width).double()
+    among = torch.exp(-torch.cdist(landmarks, landmarks).square_() / width)
     values, vectors = torch.linalg.eigh(among)
-    kept = values > 1e-6 * values[-1]
-    return torch.exp(-apart / width).double() @ (vectors[:, kept] / values[kept].sqrt())
+    kept = values > 1e-5 * values[-1]
+    return torch.exp(-apart / width) @ (vectors[:, kept] / values[kept].sqrt())
 
 
 def _left_out(rows: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:

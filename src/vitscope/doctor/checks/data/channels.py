@@ -29,7 +29,7 @@ def channel_order(patient: Patient) -> Seen:
     as_is = orders[tuple(range(channels))]
     best = min(orders, key=orders.__getitem__)
     seen = Seen(measured={"as_they_are": round(as_is, 2), "best_order": list(best), "best": round(orders[best], 2)})
-    if as_is >= SWAP_SURE and orders[best] <= max(SWAP_FITS, as_is / 4):
+    if as_is >= SWAP_SURE and orders[best] <= max(SWAP_FITS, as_is / 3):
         numbers = {"distance": as_is, "order": ", ".join(map(str, best)), "best": orders[best]}
         seen.findings.append(Finding("channels_swapped", 0.85, numbers))
     return seen

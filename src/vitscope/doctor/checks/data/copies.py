@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vitscope.data.survey.survey import Survey
-from vitscope.doctor.checks.data.plain import plain_survey
+from vitscope.doctor.checks.data.plain import is_varied, plain_survey
 from vitscope.doctor.finding import Finding, Seen
 from vitscope.doctor.glance import glance
 from vitscope.doctor.patient import Patient
@@ -15,8 +15,8 @@ def copies(patient: Patient) -> Seen:
     pictures, distinct = len(looked), len(set(looked.prints))
     if pictures < FEW:
         return Seen(left_out="too_few_to_judge")
-    if distinct == pictures and patient.dataset is not None:  # perhaps only because each copy is varied
-        found = plain_survey(patient.dataset)
+    if distinct == pictures and patient.dataset is not None and is_varied(patient):  # each copy may look different
+        found = plain_survey(patient, patient.dataset)
         within = found.duplicates.within["train"]
         pictures = _training_ones(found)
         distinct = pictures - within

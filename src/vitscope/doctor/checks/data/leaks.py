@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from vitscope.data.dataset import Dataset
 from vitscope.data.survey.near import SIDE, near_pairs
-from vitscope.doctor.checks.data.plain import plain_survey
+from vitscope.doctor.checks.data.plain import is_varied, plain_survey
 from vitscope.doctor.finding import Finding, Note, Seen
 from vitscope.doctor.glance import Glance, glance
 from vitscope.doctor.patient import Patient
@@ -30,7 +30,7 @@ def leaks(patient: Patient) -> Seen:
         if near_share > share:
             share, kind, found = near_share, "near", near
     if share < LEAKED_SHARE and patient.dataset is not None:
-        stored, stored_share = _stored(patient.dataset)
+        stored, stored_share = _stored(patient, patient.dataset)
         if stored_share > share:
             share, kind, found = stored_share, "exact", stored
     numbers = {"found": found, "share": min(share, 1.0), "pictures": len(val), "kind": kind}
@@ -67,13 +67,15 @@ def _thumbnails(images: Tensor, low: float, high: float) -> np.ndarray:
     return colours.permute(0, 2, 3, 1).contiguous().numpy()
 
 
-def _stored(dataset: Dataset) -> tuple[int, float]:
+def _stored(patient: Patient, dataset: Dataset) -> tuple[int, float]:
     """The same of pictures as they are stored: training may show each varied, so that none is found above."""
     train, val = dataset.splits["train"], dataset.splits["val"]
     same = len(np.intersect1d(train, val))
     if same:
         return same, same / max(len(val), 1)
-    found = plain_survey(dataset)
+    if not is_varied(patient):
+        return 0, 0.0  # what the loaders give is what is stored
+    found = plain_survey(patient, dataset)
     looked = found.looked_at / max(found.total, 1)
     leaked = sum(leak.exact for leak in found.duplicates.leaks if {leak.seen, leak.held_out} == {"train", "val"})
     return leaked, leaked / max(len(val) * looked, 1) / max(looked, 1e-9)

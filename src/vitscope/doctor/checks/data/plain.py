@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
 
+from vitscope.data.config import AugmentConfig
 from vitscope.data.dataset import Dataset
 from vitscope.data.decode import BadImageError, decode_image
 from vitscope.data.survey.survey import Survey, survey
 from vitscope.doctor.glance import SIDE
+from vitscope.doctor.patient import Patient
 from vitscope.doctor.thresholds import SURVEYED
 
 
-@functools.lru_cache(maxsize=2)
-def _surveyed(dataset: Dataset) -> Survey:
-    return survey(dataset, limit=SURVEYED)
+def is_varied(patient: Patient) -> bool | None:
+    """Whether training shows a picture differently each time; None where that cannot be known."""
+    if patient.settings is not None:
+        return patient.settings.augment != AugmentConfig()
+    rows = patient.rows
+    if rows is None or len(rows) < 4:
+        return None
+    pairs = [(rows[number], rows[number]) for number in range(4)]
+    if not all(isinstance(one, tuple | list) and isinstance(one[0], Tensor) for one, _ in pairs):
+        return None
+    return not all(torch.equal(one[0], other[0]) for one, other in pairs)
 
 
-def plain_survey(dataset: Dataset) -> Survey:
+def plain_survey(patient: Patient, dataset: Dataset) -> Survey:
     """Of an even choice; asked once."""
-    return _surveyed(dataset)
+    held = patient.glances.get("survey")
+    if held is None:
+        held = patient.glances["survey"] = survey(dataset, limit=SURVEYED)
+    return held
 
 
 def plain_pictures(dataset: Dataset, part: str, count: int) -> tuple[Tensor, Tensor]:

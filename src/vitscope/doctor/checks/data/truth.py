@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vitscope.data.config import AugmentConfig
-from vitscope.doctor.checks.data.plain import plain_pictures
+from vitscope.doctor.checks.data.plain import is_varied, plain_pictures
 from vitscope.doctor.experiments.probe import Predicted, predict_other
 from vitscope.doctor.finding import Finding, Seen
 from vitscope.doctor.glance import Glance, glance
@@ -19,6 +18,7 @@ from vitscope.doctor.thresholds import (
     GLANCE_KEPT,
     NOISE_AGREEMENT,
     NOISE_AGREEMENT_OF_FEW,
+    NOISE_FACTOR,
     NOISE_LOW,
     NOISE_LOW_RISE,
     NOISE_PICTURES,
@@ -95,10 +95,12 @@ def _noise(patient: Patient, own: Predicted, held_out: Predicted | None, numbers
     """Two ways to see it: labels that are among the least likely classes of pictures that are easy to tell; and, where
     training and validation pictures are treated alike, validation labels that are predicted better."""
     agrees, low, _ = own.confident()
-    is_enough = agrees >= (NOISE_AGREEMENT if len(own.labels) >= NOISE_PICTURES else NOISE_AGREEMENT_OF_FEW)
-    is_seen = own.classes > 3 and is_enough and low > NOISE_LOW + NOISE_LOW_RISE * (1 - agrees)
+    allowed = NOISE_LOW + NOISE_LOW_RISE * (1 - agrees)
+    is_plain = agrees >= NOISE_AGREEMENT_OF_FEW and low > allowed
+    is_enough = agrees >= NOISE_AGREEMENT and len(own.labels) >= NOISE_PICTURES
+    is_seen = own.classes > 3 and (is_plain or (is_enough and low > NOISE_FACTOR * allowed))
     is_better = False
-    if held_out is not None and _is_treated_alike(patient):
+    if held_out is not None and is_varied(patient) is False:
         gap = held_out.agreement - own.agreement
         error = sum(_variance(one) for one in (own, held_out)) ** 0.5
         is_better = gap > SPLIT_Z * error and gap > SPLIT_SHARE * held_out.agreement
@@ -136,17 +138,6 @@ def _range(train: _Labelled, val: _Labelled | None, patient: Patient) -> dict[st
         "wrong": len(train.labels),
         "pictures": len(labels),
     }
-
-
-def _is_treated_alike(patient: Patient) -> bool:
-    """Whether training pictures are known not to be varied, as validation's are not."""
-    if patient.settings is not None:
-        return patient.settings.augment == AugmentConfig()
-    rows = patient.rows
-    if rows is None or len(rows) < 4:
-        return False
-    pairs = [(rows[number], rows[number]) for number in range(4)]
-    return all(isinstance(one, tuple | list) and torch.equal(one[0], other[0]) for one, other in pairs)
 
 
 def _training(patient: Patient) -> _Labelled | None:
