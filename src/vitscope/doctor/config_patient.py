@@ -44,6 +44,7 @@ def config_patient(config: TrainConfig, dataset: Dataset, device: torch.device) 
         settings=config,
         dataset=dataset,
         preprocess=bench.preprocess,
+        expects=model.preprocessing if config.checkpoint.init_from is not None else None,
         loaders=(train, val),
     )
     return patient

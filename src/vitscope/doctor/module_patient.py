@@ -75,6 +75,7 @@ def module_patient(
         evaluate=evaluate,
         evaluated=evaluated,
         generators=generators,
+        rows=_rows(loader),
     )
 
 
@@ -126,6 +127,11 @@ def _generators(*loaders: Any) -> Iterator[torch.Generator]:
     holders = [holder for loader in loaders for holder in (loader, getattr(loader, "sampler", None))]
     found = [getattr(holder, "generator", None) for holder in holders]
     yield from dict.fromkeys(one for one in found if isinstance(one, torch.Generator))
+
+
+def _rows(loader: Any) -> Any:
+    rows = getattr(loader, "dataset", None)
+    return rows if hasattr(rows, "__getitem__") and hasattr(rows, "__len__") else None
 
 
 def _facts(loader: Any, images: Tensor, anatomy: Anatomy) -> Facts:

@@ -99,6 +99,10 @@ class Patient:
     """Which the owner's loaders draw from, to be put back."""
     loaders: tuple[Loader, ...] = ()
     """Of ours, to be closed."""
+    rows: Any = None
+    """The owner's own rows (`rows[3]` is a picture and its label), where a picture can be looked up by its number."""
+    glances: dict[str, Any] = field(default_factory=dict, repr=False)
+    """What the checks of the data have seen of each part (`glance`)."""
     _samples: dict[str, Pair] = field(default_factory=dict, repr=False)
 
     def sample(self, count: int, part: str = "train") -> Pair:

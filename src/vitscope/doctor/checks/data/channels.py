@@ -1,0 +1,52 @@
+"""Do training and validation have their colours in the same order?"""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import torch
+from torch import Tensor
+
+from vitscope.doctor.finding import Finding, Seen
+from vitscope.doctor.glance import glance
+from vitscope.doctor.patient import Patient
+from vitscope.doctor.thresholds import FEW, SWAP_FITS, SWAP_SURE
+
+MOST_CHANNELS = 4
+
+
+def channel_order(patient: Patient) -> Seen:
+    if patient.val is None:
+        return Seen(left_out="no_validation_part")
+    train, val = glance(patient), glance(patient, "val")
+    channels = train.mean.shape[1]
+    if channels < 2 or channels > MOST_CHANNELS or val.mean.shape[1] != channels:
+        return Seen(left_out="no_colours")
+    if min(len(train), len(val)) < 2 * FEW:
+        return Seen(left_out="too_few_to_judge")
+    ours, theirs = (torch.cat([one.mean, one.std], 1).double() for one in (train, val))
+    orders = {order: _distance(ours, theirs, order) for order in permutations(range(channels))}
+    as_is = orders[tuple(range(channels))]
+    best = min(orders, key=orders.__getitem__)
+    seen = Seen(measured={"as_they_are": round(as_is, 2), "best_order": list(best), "best": round(orders[best], 2)})
+    if as_is >= SWAP_SURE and orders[best] <= max(SWAP_FITS, as_is / 3):
+        numbers = {"distance": as_is, "order": ", ".join(map(str, best)), "best": orders[best]}
+        seen.findings.append(Finding("channels_swapped", 0.85, numbers))
+    return seen
+
+
+def _distance(ours: Tensor, theirs: Tensor, order: tuple[int, ...]) -> float:
+    """Largest difference, in standard errors, of how far channels lie from the pictures' own mean over channels. What
+    differs from picture to picture but not between channels, such as light, takes no part."""
+    count = len(order)
+    taken = [*order, *(place + count for place in order)]
+    first, second = _apart(ours, count), _apart(theirs[:, taken], count)
+    error = (first.var(0) / len(first) + second.var(0) / len(second)).sqrt()
+    off = (first.mean(0) - second.mean(0)).abs()
+    varies = error > 1e-9 * (off + 1)
+    return float((off[varies] / error[varies]).max()) if bool(varies.any()) else 0.0
+
+
+def _apart(numbers: Tensor, count: int) -> Tensor:
+    mean, std = numbers[:, :count], numbers[:, count:]
+    return torch.cat([mean - mean.mean(1, keepdim=True), std - std.mean(1, keepdim=True)], 1)

@@ -1,0 +1,55 @@
+"""Pictures of a data set as they lie there, before any loader has varied them."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from vitscope.data.config import AugmentConfig
+from vitscope.data.dataset import Dataset
+from vitscope.data.decode import BadImageError, decode_image
+from vitscope.data.survey.survey import Survey, survey
+from vitscope.doctor.glance import SIDE
+from vitscope.doctor.patient import Patient
+from vitscope.doctor.thresholds import SURVEYED
+
+
+def is_varied(patient: Patient) -> bool | None:
+    """Whether training shows a picture differently each time; None where that cannot be known."""
+    if patient.settings is not None:
+        return patient.settings.augment != AugmentConfig()
+    rows = patient.rows
+    if rows is None or len(rows) < 4:
+        return None
+    pairs = [(rows[number], rows[number]) for number in range(4)]
+    if not all(isinstance(one, tuple | list) and isinstance(one[0], Tensor) for one, _ in pairs):
+        return None
+    return not all(torch.equal(one[0], other[0]) for one, other in pairs)
+
+
+def plain_survey(patient: Patient, dataset: Dataset) -> Survey:
+    """Of an even choice; asked once."""
+    held = patient.glances.get("survey")
+    if held is None:
+        held = patient.glances["survey"] = survey(dataset, limit=SURVEYED)
+    return held
+
+
+def plain_pictures(dataset: Dataset, part: str, count: int) -> tuple[Tensor, Tensor]:
+    """(n, 3, SIDE, SIDE) from 0 to 255 and (n,) labels, spread evenly over the part; unreadable ones are left out."""
+    numbers = dataset.splits[part]
+    chosen = numbers[np.linspace(0, len(numbers) - 1, min(count, len(numbers))).round().astype(np.int64)]
+    images: list[Tensor] = []
+    labels: list[int] = []
+    for number in chosen.tolist():
+        try:
+            picture = decode_image(dataset.source.read(number), pixel_limit=dataset.config.pixel_limit)
+        except (BadImageError, OSError, ValueError):
+            continue
+        if picture.size != (SIDE, SIDE):
+            picture = picture.resize((SIDE, SIDE), Image.Resampling.BILINEAR)
+        images.append(torch.from_numpy(np.array(picture)).permute(2, 0, 1))
+        labels.append(int(dataset.source.labels[number]))
+    return torch.stack(images).float(), torch.tensor(labels)

@@ -1,0 +1,161 @@
+"""Do labels have to do with their pictures? Asked of features that need no training, so that whatever the model does
+wrong is no excuse for the labels, nor they for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from vitscope.doctor.checks.data.plain import is_varied, plain_pictures
+from vitscope.doctor.experiments.probe import Predicted, predict_other
+from vitscope.doctor.finding import Finding, Seen
+from vitscope.doctor.glance import Glance, glance
+from vitscope.doctor.patient import Patient
+from vitscope.doctor.thresholds import (
+    CHANCE_Z,
+    GLANCE_KEPT,
+    NOISE_AGREEMENT,
+    NOISE_AGREEMENT_OF_FEW,
+    NOISE_FACTOR,
+    NOISE_LOW,
+    NOISE_LOW_RISE,
+    NOISE_PICTURES,
+    PROBE_PER_CLASS,
+    PROBE_PICTURES,
+    SPLIT_SHARE,
+    SPLIT_Z,
+)
+
+MIXED = 0.9
+"""A picture with less of its main class than this shows another class too."""
+
+
+@dataclass(frozen=True)
+class _Labelled:
+    images: Tensor
+    labels: Tensor
+
+
+def truth_of_labels(patient: Patient) -> Seen:
+    train, val = _training(patient), _validation(patient)
+    if train is None:
+        return Seen(left_out="labels_are_no_classes")
+    classes, counts = train.labels.unique(return_counts=True)
+    if len(classes) < 2:
+        return Seen(left_out="one_class_only")
+    if len(train.labels) < PROBE_PICTURES or len(train.labels) < PROBE_PER_CLASS * len(classes):
+        return Seen(left_out="too_few_to_judge")
+    if int(counts.max()) > 0.9 * len(train.labels):
+        return Seen(left_out="one_class_only")
+    if float(train.images.flatten(1).std(0).max()) == 0:
+        return Seen(left_out="pictures_are_all_alike")
+    others = train.images[:0] if val is None else val.images
+    other_labels = train.labels[:0] if val is None else val.labels
+    own, held_out = predict_other(train.images, train.labels, others, other_labels)
+    agrees, low, confident = own.confident()
+    numbers = {
+        "agreement": own.agreement,
+        "chance": own.chance,
+        "pictures": len(train.labels),
+        "z": own.above_chance,
+        "confident": confident,
+        "agrees": agrees,
+        "low": low,
+        "noise": min(1.0, 2 * low),
+    }
+    seen = Seen(measured=dict(numbers))
+    has_held_out = len(held_out.labels) >= PROBE_PICTURES
+    if has_held_out:
+        seen.measured |= {"held_out_agreement": held_out.agreement, "held_out_z": held_out.above_chance}
+    if own.above_chance < CHANCE_Z:
+        return _at_chance(seen, val, numbers)
+    if has_held_out and (shift := _shift(held_out)) is not None:
+        seen.findings.append(Finding("labels_off_by_one", 0.85, {**_range(train, val, patient), "shift": shift}))
+        return seen
+    seen.findings += _noise(patient, own, held_out if has_held_out else None, numbers)
+    return seen
+
+
+def _at_chance(seen: Seen, val: _Labelled | None, numbers: dict[str, float]) -> Seen:
+    """Nothing predicts the labels. Whether something could is seen where validation's own labels can be predicted; with
+    no such proof it is still what shuffled labels look like, and hardly any others."""
+    is_proven = False
+    if val is not None and len(val.labels) >= PROBE_PICTURES and len(val.labels.unique()) > 1:
+        nothing = (val.images[:0], val.labels[:0])
+        among, _ = predict_other(val.images, val.labels, *nothing)
+        seen.measured["validation_z"] = among.above_chance
+        is_proven = among.above_chance > 2 * CHANCE_Z
+    seen.findings.append(Finding("labels_shuffled", 0.95 if is_proven else 0.75, numbers, ends=is_proven))
+    return seen
+
+
+def _noise(patient: Patient, own: Predicted, held_out: Predicted | None, numbers: dict[str, float]) -> list[Finding]:
+    """Two ways to see it: labels that are among the least likely classes of pictures that are easy to tell; and, where
+    training and validation pictures are treated alike, validation labels that are predicted better."""
+    agrees, low, _ = own.confident()
+    allowed = NOISE_LOW + NOISE_LOW_RISE * (1 - agrees)
+    is_plain = agrees >= NOISE_AGREEMENT_OF_FEW and low > allowed
+    is_enough = agrees >= NOISE_AGREEMENT and len(own.labels) >= NOISE_PICTURES
+    is_seen = own.classes > 3 and (is_plain or (is_enough and low > NOISE_FACTOR * allowed))
+    is_better = False
+    if held_out is not None and is_varied(patient) is False:
+        gap = held_out.agreement - own.agreement
+        error = sum(_variance(one) for one in (own, held_out)) ** 0.5
+        is_better = gap > SPLIT_Z * error and gap > SPLIT_SHARE * held_out.agreement
+    if not is_seen and not is_better:
+        return []
+    if held_out is not None:
+        numbers = {**numbers, "held_out": held_out.agreement}
+    return [Finding("label_noise", 0.9 if is_seen and is_better else 0.75, numbers)]
+
+
+def _variance(one: Predicted) -> float:
+    """Of its agreement; never 0, for no agreement is known for sure."""
+    share = min(max(one.agreement, 0.01), 0.99)
+    return share * (1 - share) / len(one.labels)
+
+
+def _shift(held_out: Predicted) -> int | None:
+    """By how much validation's labels are moved against training's, where they plainly are."""
+    guesses, labels, classes = held_out.scores.argmax(1), held_out.labels, held_out.classes
+    if classes < 3:
+        return None
+    agree = {by: float(((guesses + by) % classes == labels).double().mean()) for by in (-1, 0, 1)}
+    best = max(agree, key=agree.__getitem__)
+    error = (1 / classes * (1 - 1 / classes) / len(labels)) ** 0.5
+    return best if best != 0 and agree[best] - agree[0] > 2 * SPLIT_Z * error and agree[best] > 2 * agree[0] else None
+
+
+def _range(train: _Labelled, val: _Labelled | None, patient: Patient) -> dict[str, int]:
+    labels = train.labels if val is None else torch.cat([train.labels, val.labels])
+    return {
+        "least": int(labels.min()),
+        "largest": int(labels.max()),
+        "classes": len(labels.unique()),
+        "outputs": patient.num_classes,
+        "wrong": len(train.labels),
+        "pictures": len(labels),
+    }
+
+
+def _training(patient: Patient) -> _Labelled | None:
+    looked = glance(patient)
+    if not looked.has_classes:
+        return None
+    plain = looked.share[: len(looked.small)] >= MIXED
+    if int(plain.sum()) >= PROBE_PICTURES or patient.dataset is None:
+        return _Labelled(looked.small[plain], looked.labels[: len(plain)][plain])
+    return _Labelled(*plain_pictures(patient.dataset, "train", GLANCE_KEPT))
+
+
+def _validation(patient: Patient) -> _Labelled | None:
+    if patient.val is None:
+        return None
+    looked: Glance = glance(patient, "val")
+    train = glance(patient)
+    if not looked.has_classes or looked.small.shape[1:] != train.small.shape[1:]:
+        return None
+    half = GLANCE_KEPT // 2  # enough to judge by, and features cost time
+    return _Labelled(looked.small[:half], looked.labels[:half][: len(looked.small)])

@@ -1,0 +1,29 @@
+"""Are heads wide enough to choose between tokens?"""
+
+from __future__ import annotations
+
+from vitscope.doctor.finding import Change, Finding, Note, Seen
+from vitscope.doctor.patient import Patient
+from vitscope.doctor.thresholds import MODEST_HEAD, SMALL_HEAD
+from vitscope.train.guide import HEAD_DIM
+
+
+def head_dim(patient: Patient) -> Seen:
+    facts = patient.facts
+    if facts.embed_dim is None or facts.num_heads is None:
+        return Seen(left_out="no_attention")
+    dim = facts.embed_dim // facts.num_heads
+    numbers = {"dim": dim, "width": facts.embed_dim, "heads": facts.num_heads, "better": _better(facts.embed_dim)}
+    seen = Seen(measured={"head_dim": dim})
+    if dim <= MODEST_HEAD:
+        changes = (Change("model.num_heads", numbers["better"]),) if patient.settings is not None else ()
+        seen.findings.append(Finding("head_dim_too_small", 0.88 if dim <= SMALL_HEAD else 0.6, numbers, changes))
+    elif dim < HEAD_DIM[0]:
+        seen.notes.append(Note("head_dim_small", numbers))
+    return seen
+
+
+def _better(width: int) -> int:
+    """The most heads that divide the width and have at least the guide's least width each."""
+    fits = [heads for heads in range(1, width + 1) if width % heads == 0 and width // heads >= HEAD_DIM[0]]
+    return max(fits, default=1)

@@ -1,0 +1,35 @@
+"""Are there enough patches for attention to work on?"""
+
+from __future__ import annotations
+
+from vitscope.doctor.finding import Change, Finding, Seen
+from vitscope.doctor.patient import Patient
+from vitscope.doctor.thresholds import COARSE_TOKENS
+
+
+def patches(patient: Patient) -> Seen:
+    facts = patient.facts
+    if facts.patch_size is None or facts.img_size is None or facts.num_heads is None:
+        return Seen(left_out="no_patches")
+    (height, width), (down, across) = facts.img_size, facts.patch_size
+    tokens = (height // down) * (width // across)
+    numbers = {
+        "patch": down,
+        "height": height,
+        "width": width,
+        "tokens": tokens,
+        "pixels": down * across,
+        "better": _better(height, width),
+    }
+    seen = Seen(measured={"tokens": tokens, "patch_size": [down, across], "img_size": [height, width]})
+    if tokens <= COARSE_TOKENS:
+        has_setting = patient.settings is not None and numbers["better"] < down
+        changes = (Change("model.patch_size", numbers["better"]),) if has_setting else ()
+        seen.findings.append(Finding("patch_too_coarse", 0.85, numbers, changes))
+    return seen
+
+
+def _better(height: int, width: int) -> int:
+    """The largest patch that cuts the picture evenly into 64 or more, as 4 does 32 x 32."""
+    fits = [side for side in range(1, min(height, width) + 1) if height % side == 0 and width % side == 0]
+    return max((side for side in fits if (height // side) * (width // side) >= 64), default=1)

@@ -1,0 +1,136 @@
+"""One pass over what a loader gives, kept as a few numbers of each picture: every check of the data asks these.
+
+N pictures, C channels.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from vitscope.doctor.patient import Batches, Patient, one_class_each
+from vitscope.doctor.thresholds import GLANCE_KEPT, GLANCE_PICTURES, GLANCE_SECONDS
+
+SIDE = 32
+"""Larger pictures are kept at this side: enough to tell classes and copies, and little memory."""
+
+
+@dataclass(frozen=True)
+class Glance:
+    """The pictures of one epoch in their order, or the beginning of it."""
+
+    labels: Tensor
+    """(N,) int64 on the CPU; of mixed pictures the class with the largest share."""
+    share: Tensor
+    """(N,) of that class: 1 where pictures are not mixed."""
+    prints: tuple[int, ...]
+    """A number for each picture's pixels: equal pixels, equal numbers."""
+    is_bad: Tensor
+    """(N,) some pixel is not finite."""
+    is_flat: Tensor
+    """(N,) every channel has one value only."""
+    mean: Tensor
+    """(N, C) of the finite pixels."""
+    std: Tensor
+    """(N, C)."""
+    low: float
+    high: float
+    small: Tensor
+    """(n, C, h, w) float32: the first pictures, at most SIDE pixels high and wide."""
+    batch: int
+    """Pictures in the first batch."""
+    is_whole: bool
+    """Whether the epoch came to its end."""
+    has_classes: bool
+    """Whether labels are one class each, or shares of classes; only then can they be judged."""
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+def glance(patient: Patient, part: str = "train") -> Glance:
+    """Looked at once; each caller has the same."""
+    batches = patient.train if part == "train" else patient.val
+    if batches is None:
+        raise ValueError("there is no validation part to look at")
+    held = patient.glances.get(part)
+    if held is None:
+        held = patient.glances[part] = look(batches)
+    return held
+
+
+def look(batches: Batches, *, most: int = GLANCE_PICTURES, seconds: float = GLANCE_SECONDS) -> Glance:
+    """Ends after `most` pictures or `seconds`, whichever comes first, but not before there are GLANCE_KEPT, unless
+    that takes twice as long."""
+    began = time.perf_counter()
+    parts: dict[str, list[Tensor]] = {name: [] for name in ("labels", "share", "bad", "flat", "mean", "std", "small")}
+    prints: list[int] = []
+    low, high, batch, is_whole, has_classes = float("inf"), float("-inf"), 0, True, True
+    for images, labels in batches():
+        late = time.perf_counter() - began > seconds
+        if len(prints) >= most or (late and len(prints) >= GLANCE_KEPT) or time.perf_counter() - began > 2 * seconds:
+            is_whole = False
+            break
+        batch = batch or len(images)
+        pixels = images.detach().cpu()
+        flat = pixels.float().flatten(2)
+        finite = flat.isfinite()
+        bad = ~finite.flatten(1).all(1)
+        clean = flat.where(finite, 0.0) if bad.any() else flat
+        least, largest = clean.amin(2), clean.amax(2)
+        low, high = min(low, float(least.min())), max(high, float(largest.max()))
+        parts["bad"].append(bad)
+        parts["flat"].append((least == largest).all(1))
+        parts["mean"].append(clean.mean(2))
+        parts["std"].append(clean.std(2, correction=0))
+        classes, share, are_classes = _classes(labels.detach().cpu())
+        has_classes &= are_classes
+        parts["labels"].append(classes)
+        parts["share"].append(share)
+        prints += [hash(one.numpy().tobytes()) for one in _as_bytes(pixels)]
+        if sum(map(len, parts["small"])) < GLANCE_KEPT:
+            parts["small"].append(_small(clean.view_as(pixels)))
+    if not prints:
+        raise ValueError("the loader gives no pictures")
+    joined = {name: torch.cat(some) for name, some in parts.items()}
+    return Glance(
+        labels=joined["labels"],
+        share=joined["share"],
+        prints=tuple(prints),
+        is_bad=joined["bad"],
+        is_flat=joined["flat"],
+        mean=joined["mean"],
+        std=joined["std"],
+        low=low,
+        high=high,
+        small=joined["small"][:GLANCE_KEPT],
+        batch=batch,
+        is_whole=is_whole,
+        has_classes=has_classes,
+    )
+
+
+def _classes(labels: Tensor) -> tuple[Tensor, Tensor, bool]:
+    """The class of each picture, its share, and whether there is such a thing."""
+    if labels.ndim == 2 and labels.shape[1] > 1:
+        adds_up = bool(torch.allclose(labels.double().sum(1), torch.ones(len(labels), dtype=torch.float64), atol=0.02))
+        return labels.argmax(1), labels.double().amax(1).float(), adds_up
+    flat = one_class_each(labels)
+    is_whole = not flat.is_floating_point() or bool((flat == flat.round()).all())
+    return flat.long(), torch.ones(len(flat)), is_whole and not flat.is_complex()
+
+
+def _as_bytes(pixels: Tensor) -> Tensor:
+    return pixels.contiguous().view(len(pixels), -1).view(torch.uint8)
+
+
+def _small(images: Tensor) -> Tensor:
+    height, width = images.shape[-2:]
+    if max(height, width) <= SIDE:
+        return images.float()
+    size = (max(1, min(height, SIDE)), max(1, min(width, SIDE)))
+    return F.interpolate(images.float(), size=size, mode="area")
