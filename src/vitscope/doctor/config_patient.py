@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from vitscope.core.config import updated
 from vitscope.data.dataset import Dataset
 from vitscope.data.loaders.loader import Loader
 from vitscope.doctor.patient import Facts, Pair, Patient
@@ -55,19 +58,31 @@ class EngineTrainer:
 
     def __init__(self, bench: Bench, patient: Patient, steps_per_epoch: int) -> None:
         config = bench.config
+        self.bench, self.patient, self.steps_per_epoch = bench, patient, steps_per_epoch
         self.seed = config.loop.seed
         self.optimizer_name = config.optim.name
         self.lr, self.weight_decay = config.lr, config.optim.decay
-        self.state, self.objective = make_state(bench, steps_per_epoch, _unheard, model=patient.model)  # pyright: ignore[reportArgumentType]
+        self._begin(bench)
         self.moved = frozenset(name for group in self.state.optimizer.groups for name in group.names)
         self.table = self.state.lr_table.clone()
         self.steps = 0
+
+    def _begin(self, bench: Bench) -> None:
+        model = self.patient.model
+        self.state, self.objective = make_state(bench, self.steps_per_epoch, _unheard, model=model)  # pyright: ignore[reportArgumentType]
 
     def hold_lr(self, lr: float | None) -> None:
         if lr is None:
             self.state.lr_table.copy_(self.table)
         else:
             self.state.lr_table.fill_(lr)
+
+    def relax(self, *, decay: bool = False, clip: bool = False) -> None:
+        """Before the first step: what moves the model is made anew."""
+        optim = self.bench.config.optim
+        changes: dict[str, Any] = {"weight_decay": 0.0} if decay else {}
+        changes |= {"clip_norm": None, "clip_value": None} if clip else {}
+        self._begin(replace(self.bench, config=updated(self.bench.config, optim=updated(optim, **changes))))
 
     def step(self, images: Tensor, labels: Tensor) -> float:
         self.state.model.train()

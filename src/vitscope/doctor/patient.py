@@ -43,6 +43,10 @@ class Trainer(Protocol):
         """From now on this learning rate, whatever the schedule says; None for the schedule's own."""
         ...
 
+    def relax(self, *, decay: bool = False, clip: bool = False) -> None:
+        """From now on without weight decay, without clipping: to see whether that is what holds it back."""
+        ...
+
 
 @dataclass(frozen=True)
 class Facts:

@@ -42,6 +42,11 @@ class TorchTrainer:
         for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
             group["lr"] = rate if lr is None else rate * (lr / self.lr)
 
+    def relax(self, *, decay: bool = False, clip: bool = False) -> None:
+        for group in self.optimizer.param_groups if decay else ():
+            group["weight_decay"] = 0.0
+        self.clip_norm = None if clip else self.clip_norm
+
     def step(self, images: Tensor, labels: Tensor) -> float:
         self.model.train()
         if self.own_step is not None:

@@ -2,8 +2,194 @@
 
 from __future__ import annotations
 
-from vitscope.doctor.causes.text import Cause, Remark
+from vitscope.doctor.causes.curve import CURVE_CAUSES, CURVE_LEFT_OUT, CURVE_NOTES
+from vitscope.doctor.causes.text import Cause, Remark, Text
 
-CAUSES: tuple[Cause, ...] = ()
-NOTES: tuple[Remark, ...] = ()
-LEFT_OUT: tuple[Remark, ...] = ()
+CAUSES: tuple[Cause, ...] = (
+    Cause(
+        name="cannot_overfit",
+        title=Text("The model cannot learn a single batch by heart", "模型连一个批次都背不下来"),
+        evidence=Text(
+            "{accuracy:.0%} of {pictures} pictures after {steps} steps of Adam without any regularisation; the loss went "
+            "from {first_loss:.3g} to {last_loss:.3g} (learning rates tried: {lrs})",
+            "关闭全部正则化后用 Adam 训练 {steps} 步，{pictures} 张图片只答对 {accuracy:.0%}；损失从 {first_loss:.3g} "
+            "变为 {last_loss:.3g}（试过的学习率：{lrs}）",
+        ),
+        cost=Text(
+            "No setting mends this: the network, its inputs or its labels are wrong.",
+            "调任何参数都无济于事：网络、输入或标签本身有错。",
+        ),
+        action=Text(
+            "Look for the error in the model's code: a missing residual, merged heads, a detached tensor, a softmax before "
+            "the loss, labels that do not belong to their pictures.",
+            "检查模型代码：残差丢失、多头合并出错、张量被 detach、损失之前多做了 softmax，或标签与图片对不上。",
+        ),
+        effect=Text(
+            "A sound model has all of them right within about 60 steps.",
+            "正确的模型大约 60 步内就能全部答对。",
+        ),
+    ),
+    Cause(
+        name="lr_too_high",
+        title=Text("The learning rate is too high", "学习率过高"),
+        evidence=Text(
+            "Held at {lr:.2g}, the loss went from {start:.3g} to {end:.3g} and each step changed the weights by "
+            "{move:.2g} % of their length; at {proposal:.2g} it came to {better_end:.3g}. The stable edge is near "
+            "{edge:.2g}",
+            "学习率保持在 {lr:.2g} 时，损失从 {start:.3g} 变为 {end:.3g}，每一步权重改变其长度的 {move:.2g} %；"
+            "保持在 {proposal:.2g} 时损失降到 {better_end:.3g}。稳定边界约为 {edge:.2g}",
+        ),
+        cost=Text(
+            "Steps overshoot: the loss swings, stays high or is lost.",
+            "步子迈得过大：损失震荡、居高不下，甚至发散。",
+        ),
+        action=Text(
+            "Use a learning rate of {proposal:.2g} (--optim.lr).", "把学习率改为 {proposal:.2g}（--optim.lr）。"
+        ),
+        effect=Text(
+            "The loss falls steadily from the first steps, as it did when this was measured.",
+            "损失从一开始就会稳步下降，与实测一致。",
+        ),
+    ),
+    Cause(
+        name="lr_too_low",
+        title=Text("The learning rate is too low", "学习率过低"),
+        evidence=Text(
+            "Held at {lr:.2g}, the loss crawled from {start:.3g} to {end:.3g}, each step changing the weights by "
+            "{move:.2g} % of their length; in as many steps at {proposal:.2g} it fell to {better_end:.3g}",
+            "学习率保持在 {lr:.2g} 时，损失只从 {start:.3g} 缓慢变为 {end:.3g}，每一步权重仅改变其长度的 {move:.2g} %；"
+            "同样步数下用 {proposal:.2g}，损失降到 {better_end:.3g}",
+        ),
+        cost=Text(
+            "Training ends long before the model has learnt what it could.",
+            "训练结束时，模型远未学到它能学到的东西。",
+        ),
+        action=Text(
+            "Use a learning rate of {proposal:.2g} (--optim.lr).", "把学习率改为 {proposal:.2g}（--optim.lr）。"
+        ),
+        effect=Text(
+            "The loss falls about {times:.0f} times as fast at first.", "初期损失下降速度约为原来的 {times:.0f} 倍。"
+        ),
+    ),
+    Cause(
+        name="warmup_missing",
+        title=Text("There is no warm-up, and this model needs one", "缺少学习率预热，而这个模型需要它"),
+        evidence=Text(
+            "{steps} steps at {lr:.2g} from the first one on brought the loss from {start:.3g} to {cold:.3g}; with a rise "
+            "to the same rate it came to {warm:.3g}",
+            "从第一步起就用 {lr:.2g} 训练 {steps} 步，损失从 {start:.3g} 变为 {cold:.3g}；逐步升到同样的学习率，损失降到 "
+            "{warm:.3g}",
+        ),
+        cost=Text(
+            "The first steps push the weights to where they do not come back from.",
+            "最初几步就把权重推到了回不来的地方。",
+        ),
+        action=Text(
+            "Let the learning rate rise over the first 10 % of the steps (--schedule.warmup '10 %').",
+            "让学习率在前 10 % 的步数内线性上升（--schedule.warmup '10 %'）。",
+        ),
+        effect=Text("The same rate then works.", "同样的学习率就能正常训练。"),
+    ),
+    Cause(
+        name="weight_decay_too_high",
+        title=Text("Weight decay is too high", "权重衰减过大"),
+        evidence=Text(
+            "A weight decay of {weight_decay:g} at a learning rate of {lr:.2g} halves the weights every {half_life:.0f} "
+            "steps; the loss came to {end:.3g} with it and to {better_end:.3g} without, in {steps} steps",
+            "权重衰减 {weight_decay:g}、学习率 {lr:.2g} 时，权重每 {half_life:.0f} 步减半；{steps} 步后带衰减的损失为 "
+            "{end:.3g}，去掉后为 {better_end:.3g}",
+        ),
+        cost=Text(
+            "Weights shrink faster than gradients can build them: the model forgets as it learns.",
+            "权重收缩得比梯度建立得还快：模型一边学一边忘。",
+        ),
+        action=Text(
+            "Lower it to {proposal:g} (--optim.weight_decay {proposal:g}).",
+            "降到 {proposal:g}（--optim.weight_decay {proposal:g}）。",
+        ),
+        effect=Text("Weights keep what they learn.", "权重能保住学到的东西。"),
+    ),
+    Cause(
+        name="dropout_too_high",
+        title=Text("Dropout is too high", "Dropout 过大"),
+        evidence=Text(
+            "With dropout at {drop_rate:g} the loss went from {start:.3g} to {end:.3g} in {steps} steps; with none, all else "
+            "equal, to {better_end:.3g}",
+            "dropout 为 {drop_rate:g} 时，{steps} 步内损失从 {start:.3g} 变为 {end:.3g}；其余不变而关闭 dropout，损失降到 "
+            "{better_end:.3g}",
+        ),
+        cost=Text(
+            "So little of each layer is left that the next cannot read it.",
+            "每层剩下的信息太少，下一层无从读取。",
+        ),
+        action=Text(
+            "Lower it to 0.1, 0.3 at most (--model.drop_rate 0.1).", "降到 0.1，至多 0.3（--model.drop_rate 0.1）。"
+        ),
+        effect=Text("The training loss falls as it does without.", "训练损失会像没有 dropout 时那样下降。"),
+    ),
+    Cause(
+        name="clip_too_small",
+        title=Text("Gradients are clipped to almost nothing", "梯度被裁剪到几乎为零"),
+        evidence=Text(
+            "Gradients have a norm of {grad_norm:.3g} and are cut to {clip_norm:g}; the loss came to {end:.3g} with that and "
+            "to {better_end:.3g} without, in {steps} steps",
+            "梯度范数为 {grad_norm:.3g}，却被裁剪到 {clip_norm:g}；{steps} 步后带裁剪的损失为 {end:.3g}，不裁剪为 "
+            "{better_end:.3g}",
+        ),
+        cost=Text(
+            "With SGD hardly anything moves; with Adam every batch counts the same, however wrong the model is on it.",
+            "用 SGD 时权重几乎不动；用 Adam 时，无论错得多离谱，每个批次的分量都一样。",
+        ),
+        action=Text("Clip at 1.0 (--optim.clip_norm 1.0).", "把裁剪阈值设为 1.0（--optim.clip_norm 1.0）。"),
+        effect=Text("Only the rare large gradient is cut.", "只有少数过大的梯度会被裁剪。"),
+    ),
+    Cause(
+        name="does_not_learn",
+        title=Text("It does not learn, and no single cause shows itself", "模型学不动，且没有发现单一原因"),
+        evidence=Text(
+            "In {steps} steps on the same {pictures} pictures the loss went from {start:.3g} to {end:.3g}, less than its own "
+            "noise of {noise:.2g} explains. Excluded by trial: {excluded}",
+            "在同样的 {pictures} 张图片上训练 {steps} 步，损失从 {start:.3g} 变为 {end:.3g}，变化不超过自身噪声 {noise:.2g}。"
+            "已逐一排除：{excluded}",
+        ),
+        cost=Text("More epochs will not help.", "再训练更多轮也没有用。"),
+        action=Text(
+            "Look at the findings before this one first; then at what your training step does besides the loss.",
+            "先处理前面的发现；再检查训练步骤里除损失之外还做了什么。",
+        ),
+        effect=Text("A sound set-up falls clearly within these steps.", "正常的设置在这些步数内会明显下降。"),
+    ),
+    *CURVE_CAUSES,
+)
+
+NOTES: tuple[Remark, ...] = (*CURVE_NOTES,)
+
+LEFT_OUT: tuple[Remark, ...] = (
+    Remark(
+        name="no_optimizer",
+        text=Text("no optimiser was given, so nothing could be trained", "没有给出优化器，无法试训练"),
+    ),
+    Remark(
+        name="one_class_to_overfit",
+        text=Text(
+            "the first pictures are all of one class: nothing to learn by heart", "前面的图片同属一类，没有可背的内容"
+        ),
+    ),
+    Remark(
+        name="labels_do_not_fit_outputs",
+        text=Text("labels lie outside the model's outputs, so it cannot be trained", "标签超出模型输出范围，无法训练"),
+    ),
+    Remark(
+        name="overfit_had_no_time",
+        text=Text("time ran out while the model was still learning the batch", "时间用完时模型仍在学习这个批次"),
+    ),
+    Remark(
+        name="warm_up_not_known",
+        text=Text("it is not known whether the learning rate is warmed up", "不清楚是否有学习率预热"),
+    ),
+    Remark(
+        name="no_suspect",
+        text=Text("it learns, and no regulariser is unusual", "学习正常，正则化也没有异常"),
+    ),
+    *CURVE_LEFT_OUT,
+)

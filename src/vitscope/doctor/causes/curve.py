@@ -1,0 +1,173 @@
+"""Causes that show in a run's own record: its learning curves, its gradients, the steps and pictures it left out."""
+
+from __future__ import annotations
+
+from vitscope.doctor.causes.text import Cause, Remark, Text
+
+CURVE_CAUSES: tuple[Cause, ...] = (
+    Cause(
+        name="overfitting",
+        title=Text("The model learns its training pictures by heart", "模型过拟合：在死记训练图片"),
+        evidence=Text(
+            "From epoch {began:g} on the training loss went on falling to {train_end:.3g} while validation went from "
+            "{val_best:.3g} to {val_end:.3g} (noise {noise:.2g})",
+            "从第 {began:g} 轮起，训练损失继续降到 {train_end:.3g}，验证损失却从 {val_best:.3g} 变为 {val_end:.3g}"
+            "（噪声 {noise:.2g}）",
+        ),
+        cost=Text(
+            "Every epoch after that makes the model worse on pictures it has not seen.",
+            "此后的每一轮都让模型在没见过的图片上变差。",
+        ),
+        action=Text(
+            "More augmentation first, then dropout 0.1 -> 0.3 and weight decay 1e-4 -> 1e-3; or stop at epoch {best:g} "
+            "(--loop.early_stop).",
+            "先加强数据增强，再把 dropout 从 0.1 提到 0.3、权重衰减从 1e-4 提到 1e-3；或在第 {best:g} 轮提前停止"
+            "（--loop.early_stop）。",
+        ),
+        effect=Text("Training loss ends higher, validation loss lower.", "训练损失会略高，验证损失会更低。"),
+    ),
+    Cause(
+        name="underfitting",
+        title=Text("The model has not learnt what it could", "模型欠拟合"),
+        evidence=Text(
+            "Both losses end high: training {train_end:.3g}, validation {val_end:.3g}, {level:.0%} of the loss of guessing",
+            "两条损失最后都偏高：训练 {train_end:.3g}，验证 {val_end:.3g}，是随机猜测时的 {level:.0%}",
+        ),
+        cost=Text("Accuracy stays far below what the data allows.", "准确率远低于数据所能达到的水平。"),
+        action=Text(
+            "Train longer where the losses still fall; otherwise a larger model, or less dropout, weight decay and "
+            "augmentation.",
+            "若损失仍在下降就延长训练；否则换更大的模型，或减小 dropout、权重衰减和数据增强。",
+        ),
+        effect=Text("Both losses come down together.", "两条损失会一起下降。"),
+    ),
+    Cause(
+        name="plateaued",
+        title=Text("The loss stopped falling close to where it began", "损失几乎没有下降就停住了"),
+        evidence=Text(
+            "Since epoch {began:g} nothing came down by more than noise ({noise:.2g}); the loss is still {level:.0%} of that "
+            "of guessing",
+            "自第 {began:g} 轮起，损失的变化不超过噪声（{noise:.2g}）；仍是随机猜测时的 {level:.0%}",
+        ),
+        cost=Text("More epochs will not help.", "再多训练几轮也没有用。"),
+        action=Text(
+            "Examine the set-up (vitscope doctor CONFIG): overfit one batch first; if that works it is the learning rate, "
+            "if not an error.",
+            "检查训练设置（vitscope doctor 配置文件）：先做单批次过拟合；能背下来就是学习率的问题，否则就有错误。",
+        ),
+        effect=Text("The cause is found before more time is spent.", "在花更多时间之前找到原因。"),
+    ),
+    Cause(
+        name="loss_oscillates",
+        title=Text("The training loss swings from epoch to epoch", "训练损失逐轮震荡"),
+        evidence=Text(
+            "From epoch {began:g} on, an epoch's mean training loss jumps by {swing:.3g} at a level of {train_end:.3g} "
+            "(learning rate {lr:.2g})",
+            "从第 {began:g} 轮起，每轮平均训练损失跳动 {swing:.3g}，而其水平为 {train_end:.3g}（学习率 {lr:.2g}）",
+        ),
+        cost=Text("Steps overshoot, and the result is a matter of luck.", "步子迈过了头，结果全凭运气。"),
+        action=Text(
+            "Lower the learning rate by 3 to 10 times, and clip gradients at 1.0 (--optim.clip_norm 1.0).",
+            "把学习率降低 3 到 10 倍，并把梯度裁剪到 1.0（--optim.clip_norm 1.0）。",
+        ),
+        effect=Text("The curve becomes smooth and goes lower.", "曲线变平滑，并降得更低。"),
+    ),
+    Cause(
+        name="loss_diverged",
+        title=Text("The loss was lost", "损失发散"),
+        evidence=Text(
+            "It left for good at {where} {began:g}, at a learning rate of {lr:.2g}",
+            "在第 {began:g}（{where}）处彻底失控，当时学习率为 {lr:.2g}",
+        ),
+        cost=Text("Nothing after that is worth keeping.", "此后的一切都没有保留价值。"),
+        action=Text(
+            "Lower the learning rate by 10 times, warm up, clip gradients at 1.0; check the range of the input.",
+            "把学习率降低 10 倍，加上预热，并把梯度裁剪到 1.0；检查输入的取值范围。",
+        ),
+        effect=Text("The loss stays finite and falls.", "损失保持有限并下降。"),
+    ),
+    Cause(
+        name="steps_not_finite",
+        title=Text("Steps had to be skipped: something in them was not finite", "有些步出现非有限值，被跳过"),
+        evidence=Text(
+            "{skipped} of {steps} steps ({share:.2%}), the first at step {first}; {captures} kept for a replay",
+            "{steps} 步中有 {skipped} 步（{share:.2%}），首次在第 {first} 步；保存了 {captures} 个可重放记录",
+        ),
+        cost=Text("Those batches teach nothing, and it often gets worse.", "这些批次等于没学，而且往往会恶化。"),
+        action=Text(
+            "Replay one to see the layer where it began (vitscope doctor --replay {capture}); lower the learning rate or use "
+            "bf16.",
+            "重放其中一步，查看最先出问题的层（vitscope doctor --replay {capture}）；降低学习率或改用 bf16。",
+        ),
+        effect=Text("Every step counts again.", "每一步都重新有效。"),
+    ),
+    Cause(
+        name="run_gradients_explode",
+        title=Text("Gradients are very large", "梯度爆炸"),
+        evidence=Text(
+            "The middle gradient norm of the last {count} steps is {norm:.3g} (it was {before:.3g} at first)",
+            "最近 {count} 步梯度范数的中位数为 {norm:.3g}（最初为 {before:.3g}）",
+        ),
+        cost=Text("One step can undo an epoch.", "一步就可能毁掉一整轮。"),
+        action=Text(
+            "Clip at 1.0 (--optim.clip_norm 1.0) and lower the learning rate.",
+            "把梯度裁剪到 1.0（--optim.clip_norm 1.0），并降低学习率。",
+        ),
+        effect=Text("Norms stay below 10.", "范数会保持在 10 以下。"),
+    ),
+    Cause(
+        name="run_gradients_vanish",
+        title=Text("Gradients have vanished", "梯度消失"),
+        evidence=Text(
+            "The middle gradient norm of the last {count} steps is {norm:.3g}, at a training loss of {loss:.3g}",
+            "最近 {count} 步梯度范数的中位数为 {norm:.3g}，而训练损失仍为 {loss:.3g}",
+        ),
+        cost=Text("Nothing moves any more.", "权重已不再更新。"),
+        action=Text(
+            "Examine the set-up (vitscope doctor CONFIG): initialisation, norms and residuals.",
+            "检查训练设置（vitscope doctor 配置文件）：初始化、归一化与残差。",
+        ),
+        effect=Text("Gradients reach every layer.", "梯度能到达每一层。"),
+    ),
+    Cause(
+        name="pictures_left_out",
+        title=Text("Pictures could not be read and were left out", "有图片无法读取，被跳过"),
+        evidence=Text("{count} pictures; the first: {where} ({reason})", "共 {count} 张；第一张：{where}（{reason}）"),
+        cost=Text("The model learns from fewer pictures than you think.", "模型实际学到的图片比你以为的少。"),
+        action=Text(
+            "List them all: vitscope data PATH. Repair or remove them.", "用 vitscope data 路径 列出全部，修复或删除。"
+        ),
+        effect=Text("All of the data counts.", "全部数据都派上用场。"),
+    ),
+)
+
+CURVE_NOTES: tuple[Remark, ...] = (
+    Remark(
+        name="still_improving",
+        text=Text(
+            "both losses were still falling at epoch {epoch:g}: more epochs would help",
+            "到第 {epoch:g} 轮两条损失仍在下降：继续训练会有帮助",
+        ),
+    ),
+    Remark(
+        name="stop_earlier",
+        text=Text(
+            "validation was best at epoch {best:g} of {epoch:g}: --loop.early_stop would have saved the rest",
+            "验证损失在第 {best:g} 轮最好（共 {epoch:g} 轮）：用 --loop.early_stop 可省去其余",
+        ),
+    ),
+    Remark(
+        name="some_steps_skipped",
+        text=Text(
+            "{skipped} of {steps} steps were skipped, too few to matter", "{steps} 步中跳过了 {skipped} 步，无关大局"
+        ),
+    ),
+)
+
+CURVE_LEFT_OUT: tuple[Remark, ...] = (
+    Remark(
+        name="too_few_epochs",
+        text=Text("too few evaluations, or too noisy ones, for a verdict", "评估次数太少或噪声太大，无法下结论"),
+    ),
+    Remark(name="nothing_recorded", text=Text("the run has recorded nothing of it", "这次训练没有相关记录")),
+)

@@ -1,0 +1,147 @@
+"""A short run with everything as it is; where it does not learn as it should, suspects are switched off one by one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from vitscope.doctor.experiments.held import Run, pool_of
+from vitscope.doctor.experiments.lr_test import way_of
+from vitscope.doctor.experiments.short_run import grad_norm_of, largest_dropout, run_with
+from vitscope.doctor.finding import Change, Finding, Seen
+from vitscope.doctor.patient import Pair, Patient
+from vitscope.doctor.picture import Line, Picture
+from vitscope.doctor.thresholds import (
+    CLIPPED_AWAY,
+    CRAWL,
+    HALF_LIFE_STEPS,
+    LOW_LOSS,
+    NOISE_TIMES,
+    REPAIRED,
+    SHORT_RUN_STEPS,
+    SUSPECT_DECAY,
+    SUSPECT_DROPOUT,
+)
+
+Suspect = Callable[[Patient, list[Pair], Run], Finding | None]
+
+
+def short_run(patient: Patient) -> Seen:
+    """Learns at all, and as it would without what is meant to hold it back?"""
+    if patient.make_trainer is None:
+        return Seen(left_out="no_optimizer")
+    pool = pool_of(patient)
+    own = run_with(patient, pool)
+    seen = Seen(
+        measured={"start": own.start, "end": _plain(own.end), "way": way_of(own), "steps": len(own.losses)},
+        picture=Picture(
+            "A short run", "step", "loss", [Line("loss", list(range(len(own.losses))), list(own.losses))], log_y=True
+        ),
+    )
+    suspects: tuple[tuple[str, Suspect], ...] = (
+        ("weight decay", _weight_decay),
+        ("dropout", _dropout),
+        ("clipping", _clipping),
+    )
+    for _, suspect in suspects:
+        finding = suspect(patient, pool, own)
+        seen.findings += [finding] if finding is not None else []
+    if not seen.findings and _is_stuck(own):
+        seen.findings += _last_resort(patient, pool, own, [name for name, _ in suspects])
+    return seen
+
+
+def _last_resort(patient: Patient, pool: list[Pair], own: Run, excluded: list[str]) -> list[Finding]:
+    """A learning rate that works means the learning rate is it, and its own check says so."""
+    for times in (0.1, 0.01, 10.0, 100.0):
+        if not _is_stuck(run_with(patient, pool, lr=own.lr * times)):
+            return []
+    numbers = {
+        "steps": len(own.losses),
+        "pictures": sum(len(images) for images, _ in pool),
+        "start": own.start,
+        "end": own.end,
+        "noise": own.noise,
+        "excluded": ", ".join(["learning rate", *excluded]),
+    }
+    return [Finding("does_not_learn", 0.6, numbers)]
+
+
+def _weight_decay(patient: Patient, pool: list[Pair], own: Run) -> Finding | None:
+    """What it does by itself is known from the weights it pulls on: how fast they shrink, beside a run without it."""
+    trainer = patient.make_trainer() if patient.make_trainer is not None else None
+    if trainer is None or trainer.weight_decay < SUSPECT_DECAY:
+        return None
+    without = run_with(patient, pool, decay=False)
+    half_life = math.log(2) / (trainer.weight_decay * own.lr)
+    is_repaired = _repairs(own, without)
+    if not is_repaired and half_life > HALF_LIFE_STEPS:
+        return None
+    proposal = 0.05 if trainer.optimizer_name in ("adamw", "muon") else 1e-4
+    numbers = {"weight_decay": trainer.weight_decay, "half_life": half_life, "proposal": proposal}
+    changes = (Change("optim.weight_decay", proposal),)
+    return _finding(patient, "weight_decay_too_high", 0.92 if is_repaired else 0.75, own, without, numbers, changes)
+
+
+def _dropout(patient: Patient, pool: list[Pair], own: Run) -> Finding | None:
+    rate = largest_dropout(patient)
+    if rate < SUSPECT_DROPOUT:
+        return None
+    without = run_with(patient, pool, drops=False)
+    if not _repairs(own, without):
+        return None
+    return _finding(
+        patient, "dropout_too_high", 0.9, own, without, {"drop_rate": rate}, (Change("model.drop_rate", 0.1),)
+    )
+
+
+def _clipping(patient: Patient, pool: list[Pair], own: Run) -> Finding | None:
+    clip = patient.facts.clip_norm
+    if clip is None:
+        return None
+    norm = grad_norm_of(patient, pool)
+    if not norm > 0 or clip / norm > CLIPPED_AWAY:
+        return None
+    without = run_with(patient, pool, clip=False)
+    numbers = {"clip_norm": clip, "grad_norm": norm}
+    confidence = 0.92 if _repairs(own, without) else 0.6
+    return _finding(patient, "clip_too_small", confidence, own, without, numbers, (Change("optim.clip_norm", 1.0),))
+
+
+def _finding(
+    patient: Patient,
+    cause: str,
+    confidence: float,
+    own: Run,
+    without: Run,
+    numbers: dict[str, Any],
+    changes: tuple[Change, ...],
+) -> Finding:
+    lines = [
+        Line(name, list(range(len(run.losses))), list(run.losses))
+        for name, run in (("as it is", own), ("without", without))
+    ]
+    shared = {"lr": own.lr, "start": own.start, "end": own.end, "better_end": without.end, "steps": SHORT_RUN_STEPS}
+    return Finding(
+        cause,
+        confidence,
+        {**shared, **numbers},
+        changes if patient.settings is not None else (),
+        Picture("With and without it", "step", "loss", lines, log_y=True),
+    )
+
+
+def _repairs(own: Run, without: Run) -> bool:
+    """Whether it comes down much further without, by more than noise, and did not do well as it was."""
+    least = max(CRAWL * own.start, NOISE_TIMES * max(own.noise, without.noise))
+    is_well = own.end < LOW_LOSS * own.start
+    return not is_well and without.end < own.end - least and own.fall < REPAIRED * without.fall
+
+
+def _is_stuck(run: Run) -> bool:
+    return way_of(run) in ("crawls", "diverges")
+
+
+def _plain(number: float) -> float | None:
+    return number if math.isfinite(number) else None

@@ -1,0 +1,171 @@
+"""A few steps with the patient's own optimiser at a learning rate that is held: what the loss does there.
+
+A small pool of real batches is gone through again and again. Every pass sees the same pictures, so that the mean loss
+of a pass is free of the luck of the draw, and a model that moves at all is seen to move within a few passes.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from vitscope.doctor.as_it_came import as_it_came
+from vitscope.doctor.patient import Pair, Patient, Trainer, one_class_each
+from vitscope.doctor.thresholds import (
+    FEWEST_BATCHES,
+    FEWEST_PICTURES,
+    LOSS_IS_LOST,
+    POOL_BATCHES,
+    POOL_PICTURES,
+    STEP_SECONDS,
+    WARM_UP_SHARE,
+)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What some steps came to."""
+
+    lr: float
+    losses: tuple[float, ...]
+    """Before each step. Ends where the loss was lost."""
+    batches: int
+    """Of the pool: losses that far apart are of the same pictures."""
+    moves: tuple[float, ...] = ()
+    """By what share of their length a step changed the weight matrices, all together, once the rate was held."""
+
+    @property
+    def passes(self) -> list[float]:
+        """Mean loss of each whole pass through the pool."""
+        whole = len(self.losses) // self.batches * self.batches
+        return [statistics.fmean(self.losses[at : at + self.batches]) for at in range(0, whole, self.batches)]
+
+    @property
+    def start(self) -> float:
+        """Before any step: the same at every rate."""
+        return self.losses[0]
+
+    @property
+    def end(self) -> float:
+        """Where it has come to: the middle of the last third of the passes; infinite where the loss was lost."""
+        if self.is_lost:
+            return math.inf
+        return statistics.median(self.passes[-max(1, len(self.passes) // 3) :])
+
+    @property
+    def fall(self) -> float:
+        """How far it came down; negative where it rose."""
+        return self.start - self.end
+
+    @property
+    def move(self) -> float:
+        """Typically, in the earlier half: later ones are small again where weights have grown out of all measure."""
+        return statistics.median(self.moves[: max(1, len(self.moves) // 2)]) if self.moves else math.nan
+
+    @property
+    def is_lost(self) -> bool:
+        return not math.isfinite(self.losses[-1]) or self.losses[-1] > LOSS_IS_LOST * max(self.losses[0], 1.0)
+
+    @property
+    def noise(self) -> float:
+        """How far a pass's mean is from the line between its neighbours, typically."""
+        means = self.passes
+        off = [abs(means[at] - (means[at - 1] + means[at + 1]) / 2) for at in range(1, len(means) - 1)]
+        return statistics.median(off) if off and math.isfinite(sum(off)) else 0.0
+
+
+def pool_of(patient: Patient, *, pictures: int = POOL_PICTURES, batches: int = POOL_BATCHES) -> list[Pair]:
+    """The first real batches, cut to what a step can do in the time it may take. Mixed pictures count as the class they
+    show most of: shares would hide what is learnt below what cannot be."""
+    pool: list[Pair] = []
+    for images, labels in patient.train():
+        pool.append((images.to(patient.device), one_class_each(labels).to(patient.device)))
+        if len(pool) == batches:
+            break
+    size = _affordable(patient, pool[0], pictures)
+    if len(pool) < FEWEST_BATCHES and len(pool[0][0]) >= 2 * size:  # one huge batch is several small ones
+        images, labels = pool[0]
+        pool = list(zip(images.split(size), labels.split(size), strict=True))[:batches]
+    return [(images[:size], labels[:size]) for images, labels in pool]
+
+
+def hold(
+    patient: Patient,
+    pool: Sequence[Pair],
+    lr: float | None,
+    *,
+    steps: int,
+    warm_up: float = WARM_UP_SHARE,
+    relax_decay: bool = False,
+    relax_clip: bool = False,
+    is_enough: Callable[[Run], bool] | None = None,
+) -> Run:
+    """From the patient's own weights, `steps` steps: a short rise, then the rate is held. Put back afterwards.
+    `is_enough` is asked after each pass whether it is decided."""
+    with as_it_came(patient):
+        torch.manual_seed(0)  # each run drops the same: what differs is the rate alone
+        trainer = trainer_of(patient)
+        if relax_decay or relax_clip:
+            trainer.relax(decay=relax_decay, clip=relax_clip)
+        top = trainer.lr if lr is None else lr
+        rise = max(1, round(steps * warm_up)) if warm_up > 0 else 0
+        matrices = [one for name, one in patient.model.named_parameters() if one.ndim > 1 and name in trainer.moved]
+        losses: list[float] = []
+        moves: list[float] = []
+        run = Run(top, (math.nan,), len(pool))
+        for step, (images, labels) in zip(range(steps), _again(pool), strict=False):
+            trainer.hold_lr(top * min(1.0, (step + 1) / (rise + 1)))
+            before = [one.detach().clone() for one in matrices] if step >= rise else []
+            losses.append(loss_of_step(patient, trainer, images, labels))
+            moves += [_move(before, matrices)] if before else []
+            run = Run(top, tuple(losses), len(pool), tuple(moves))
+            if run.is_lost or (is_enough is not None and len(losses) % len(pool) == 0 and is_enough(run)):
+                break
+        return run
+
+
+def trainer_of(patient: Patient) -> Trainer:
+    """For checks that have made sure there is one."""
+    if patient.make_trainer is None:
+        raise ValueError("there is no optimiser to train with")
+    return patient.make_trainer()
+
+
+def loss_of_step(patient: Patient, trainer: Trainer, images: torch.Tensor, labels: torch.Tensor) -> float:
+    """One step. An owner's step that gives no loss is asked for it by a forward pass of ours."""
+    loss = trainer.step(images, labels)
+    if math.isfinite(loss):
+        return loss
+    with torch.no_grad():
+        return float(patient.loss(patient.logits(images), labels))
+
+
+def _affordable(patient: Patient, batch: Pair, pictures: int) -> int:
+    """How many pictures a step can take: by the time one takes, of the second, since the first prepares things."""
+    images, labels = batch
+    few = min(len(images), FEWEST_PICTURES)
+    with as_it_came(patient):
+        trainer = trainer_of(patient)
+        trainer.hold_lr(0.0)
+        trainer.step(images[:few], labels[:few])
+        began = time.perf_counter()
+        trainer.step(images[:few], labels[:few])
+        seconds = (time.perf_counter() - began) / few
+    return max(few, min(len(images), pictures, int(STEP_SECONDS / max(seconds, 1e-9))))
+
+
+@torch.no_grad()
+def _move(before: Sequence[torch.Tensor], after: Sequence[torch.Tensor]) -> float:
+    length = sum(float(one.double().square().sum()) for one in before)
+    changed = sum(float((new - old).double().square().sum()) for old, new in zip(before, after, strict=True))
+    return math.sqrt(changed / length) if length > 0 else math.nan
+
+
+def _again(pool: Sequence[Pair]) -> Iterator[Pair]:
+    while True:
+        yield from pool
