@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torch import nn
+from torch import Tensor, nn
 
 DROPS = ("dropout", "droppath", "stochasticdepth", "dropblock")
 
@@ -23,10 +23,10 @@ class Anatomy:
 
 def anatomy_of(model: nn.Module) -> Anatomy:
     attentions = [module for module in model.modules() if _heads(module) is not None]
-    patch = next((module for module in model.modules() if _is_patch_filter(module)), None)
+    patch = next((size for module in model.modules() if (size := _patch_size(module)) is not None), None)
     rates = [float(module.p) for module in model.modules() if isinstance(module, nn.Dropout)]
     return Anatomy(
-        patch_size=None if patch is None else (int(patch.kernel_size[0]), int(patch.kernel_size[1])),  # pyright: ignore
+        patch_size=patch,
         embed_dim=_width(attentions[0]) if attentions else None,
         num_heads=_heads(attentions[0]) if attentions else None,
         depth=len(attentions) or None,
@@ -54,6 +54,12 @@ def _width(module: nn.Module) -> int | None:
     return None
 
 
-def _is_patch_filter(module: nn.Module) -> bool:
+def _patch_size(module: nn.Module) -> tuple[int, int] | None:
+    """Of a convolution whose stride is its size, or of a filter that says what it cuts, as ours does."""
+    weight = getattr(module, "weight", None)
     kernel, stride = getattr(module, "kernel_size", None), getattr(module, "stride", None)
-    return isinstance(kernel, tuple) and len(kernel) == 2 and kernel == stride and kernel[0] > 2
+    if kernel is None:
+        kernel = stride = getattr(module, "patch_size", None)
+    if not isinstance(weight, Tensor) or weight.ndim != 4 or not isinstance(kernel, tuple) or kernel != stride:
+        return None
+    return (int(kernel[0]), int(kernel[1])) if kernel[0] > 2 and tuple(weight.shape[-2:]) == kernel else None

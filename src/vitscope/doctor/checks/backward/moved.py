@@ -1,0 +1,55 @@
+"""Is everything that must learn moved by the optimiser: the classifier above all, and weights that know nothing yet?"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from vitscope.doctor.calls import calls_of, last_linear
+from vitscope.doctor.checks.backward.reach import _numbers as numbers_of
+from vitscope.doctor.finding import Finding, Note, Seen
+from vitscope.doctor.patient import Patient
+from vitscope.doctor.thresholds import STILL_SHARE
+
+
+def moved(patient: Patient) -> Seen:
+    if patient.make_trainer is None:
+        return Seen(left_out="no_optimizer")
+    parameters = dict(patient.model.named_parameters())
+    held = patient.make_trainer().moved
+    still = [name for name, one in parameters.items() if not one.requires_grad or name not in held]
+    forgotten = [name for name in still if parameters[name].requires_grad]
+    total = sum(one.numel() for one in parameters.values())
+    share = sum(parameters[name].numel() for name in still) / max(total, 1)
+    seen = Seen(measured={"still": len(still), "share": share, "forgotten": len(forgotten)})
+    head = _head(patient)
+    if head is not None and f"{head}.weight" in still:
+        weight = parameters[f"{head}.weight"]
+        how = "requires_grad=False" if not weight.requires_grad else "not in the optimizer"
+        seen.findings.append(Finding("head_frozen", 0.95, {"name": head, "how": how}))
+    rest = [name for name in still if head is None or not name.startswith(f"{head}.")]
+    rest_share = sum(parameters[name].numel() for name in rest) / max(total, 1)
+    if rest_share >= STILL_SHARE:
+        if patient.facts.is_pretrained or looks_trained(patient.model):
+            seen.notes.append(Note("linear_probe", numbers_of(patient, rest)))
+        else:
+            seen.findings.append(Finding("not_in_optimizer", 0.95, numbers_of(patient, rest)))
+    elif any(name in forgotten for name in rest):
+        seen.notes.append(Note("some_not_in_optimizer", numbers_of(patient, [n for n in rest if n in forgotten])))
+    return seen
+
+
+def looks_trained(model: nn.Module) -> bool:
+    """Norms begin at exactly one and zero: those that are elsewhere have been trained. Without norms, or where they
+    have no weights, nothing says so."""
+    norms = [one for one in model.modules() if "norm" in type(one).__name__.lower()]
+    weights = [getattr(one, "weight", None) for one in norms]
+    return any(isinstance(one, torch.Tensor) and one.numel() > 1 and float(one.detach().std()) > 0 for one in weights)
+
+
+def _head(patient: Patient) -> str | None:
+    """The last linear layer that ran, where it gives the logits."""
+    images, _ = patient.sample(2)
+    patient.model.eval()
+    call = last_linear(calls_of(patient.model, images))
+    return call.name if call is not None and call.gave.shape[-1] == patient.num_classes else None

@@ -1,0 +1,75 @@
+"""Does the loss reach every parameter? Weights are nudged first, so that what begins at zero passes gradients on."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from vitscope.doctor.checks.forward.position import nudge
+from vitscope.doctor.finding import Finding, Note, Seen
+from vitscope.doctor.modes import train_without_chance
+from vitscope.doctor.one_step import mean_gradient
+from vitscope.doctor.patient import Patient
+from vitscope.doctor.thresholds import FORWARD_PICTURES, UNREACHED_SHARE, UNUSED_SHARE
+
+
+def reach(patient: Patient) -> Seen:
+    model = patient.model
+    learning = {name: one for name, one in model.named_parameters() if one.requires_grad}
+    if not learning:
+        return Seen(
+            findings=[Finding("no_gradient_for", 0.97, _numbers(patient, list(dict(model.named_parameters()))))]
+        )
+    images, labels = patient.sample(FORWARD_PICTURES)
+    train_without_chance(model)
+    with torch.no_grad():
+        nudge(patient)
+    used = _used(model)
+    with used:
+        try:
+            grads = mean_gradient(patient, images, labels)
+        except RuntimeError as error:
+            if "does not require grad" not in str(error):
+                raise
+            grads = {}
+    unreached = [name for name in learning if name not in grads or not grads[name].any()]
+    cut = [name for name in unreached if name.rpartition(".")[0] in used.names]
+    unused = [name for name in unreached if name not in set(cut)]
+    total = sum(one.numel() for one in model.parameters())
+    share = sum(learning[name].numel() for name in cut) / total
+    seen = Seen(measured={"unreached": len(unreached), "cut_share": share})
+    if cut and (share >= UNREACHED_SHARE or len(cut) == len(learning)):
+        seen.findings.append(Finding("no_gradient_for", 0.96, _numbers(patient, cut)))
+    unused_share = sum(learning[name].numel() for name in unused) / total
+    if unused_share >= UNUSED_SHARE:
+        seen.findings.append(Finding("no_gradient_for", 0.6, _numbers(patient, unused)))
+    elif unused:
+        seen.notes.append(Note("unused_parameters", _numbers(patient, unused)))
+    return seen
+
+
+class _used:  # noqa: N801  (a with-block, like contextlib's)
+    """Names of the modules that ran inside."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.names: set[str] = set()
+        self.model = model
+
+    def __enter__(self) -> None:
+        self.hooks = [
+            module.register_forward_pre_hook(lambda *_, name=name: self.names.add(name))
+            for name, module in self.model.named_modules()
+            if name
+        ]
+
+    def __exit__(self, *_: object) -> None:
+        for hook in self.hooks:
+            hook.remove()
+
+
+def _numbers(patient: Patient, names: list[str]) -> dict[str, object]:
+    parameters = dict(patient.model.named_parameters())
+    total = sum(one.numel() for one in parameters.values())
+    share = sum(parameters[name].numel() for name in names) / max(total, 1)
+    more = f" (+{len(names) - 3})" if len(names) > 3 else ""
+    return {"count": len(names), "names": ", ".join(names[:3]) + more, "share": share}

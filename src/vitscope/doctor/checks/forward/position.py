@@ -1,0 +1,68 @@
+"""Does it matter where a patch lies? Patches change places: a model that cannot tell gives the same answer.
+
+A position table that begins at zero is healthy, since it learns. So every weight that training moves is nudged first:
+whatever could tell positions apart then does; without any, the answer stays the same for all weights whatsoever.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from vitscope.doctor.attention_parts import is_attention
+from vitscope.doctor.checks.forward.dependence import features_of
+from vitscope.doctor.finding import Finding, Seen
+from vitscope.doctor.patient import Patient
+from vitscope.doctor.thresholds import FORWARD_PICTURES, POSITION_ROUNDINGS, POSITION_SHARE
+
+
+@torch.no_grad()
+def position(patient: Patient) -> Seen:
+    patch = patient.facts.patch_size
+    if patch is None or not any(is_attention(module) for module in patient.model.modules()):
+        return Seen(left_out="no_patches")
+    images, _ = patient.sample(FORWARD_PICTURES)
+    rows, columns = images.shape[-2] // patch[0], images.shape[-1] // patch[1]
+    if rows * columns < 4 or (rows * patch[0], columns * patch[1]) != tuple(images.shape[-2:]):
+        return Seen(left_out="no_patches")
+    patient.model.eval()
+    shuffled = shuffled_patches(
+        images, patch, torch.randperm(rows * columns, generator=torch.Generator().manual_seed(1))
+    )
+    share, rounding = _moved(patient, images, shuffled)
+    if share < POSITION_SHARE + rounding:
+        nudge(patient)
+        share, rounding = _moved(patient, images, shuffled)
+    seen = Seen(measured={"moved": share})
+    if share < POSITION_SHARE + rounding:
+        numbers = {"moved": share, "patches": rows * columns}
+        seen.findings.append(Finding("no_position_information", 0.96, numbers))
+    return seen
+
+
+def nudge(patient: Patient) -> None:
+    """A little noise on every weight that training moves, of its own size or of the size weights begin with."""
+    moved = patient.make_trainer().moved if patient.make_trainer is not None else None
+    generator = torch.Generator().manual_seed(2)
+    for name, parameter in patient.model.named_parameters():
+        if parameter.requires_grad and (moved is None or name in moved):
+            noise = torch.randn(parameter.shape, generator=generator).to(parameter)
+            parameter += noise * (0.1 * float(parameter.float().pow(2).mean().sqrt()) + 0.02)
+
+
+def shuffled_patches(images: Tensor, patch: tuple[int, int], order: Tensor) -> Tensor:
+    """The same pictures, all cut in the same way and put together in another order."""
+    b, c, h, w = images.shape
+    rows, columns = h // patch[0], w // patch[1]
+    cut = images.reshape(b, c, rows, patch[0], columns, patch[1]).permute(2, 4, 0, 1, 3, 5)
+    moved = cut.reshape(rows * columns, b, c, *patch)[order.to(images.device)]
+    return moved.reshape(rows, columns, b, c, *patch).permute(2, 3, 0, 4, 1, 5).reshape(b, c, h, w)
+
+
+def _moved(patient: Patient, images: Tensor, shuffled: Tensor) -> tuple[float, float]:
+    """How far the features go, and how far rounding alone may take them, in terms of how far pictures lie apart."""
+    plain, other = features_of(patient, images), features_of(patient, shuffled)
+    rounding = POSITION_ROUNDINGS * torch.finfo(plain.dtype).eps * float(plain.float().pow(2).mean().sqrt())
+    plain, other = plain.float(), other.float()
+    spread = max(float((plain - plain.mean(0)).pow(2).mean().sqrt()), 1e-30)
+    return float((plain - other).pow(2).mean().sqrt()) / spread, rounding / spread
