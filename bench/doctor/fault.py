@@ -21,6 +21,8 @@ class Fault:
     """Tags a set-up must have for it to mean anything; of words joined by `|` one will do."""
     never: tuple[str, ...] = ()
     """Tags that make it harmless."""
+    touches: tuple[str, ...] = ()
+    """Of data, model and training, what is no longer as it was."""
     is_listed: bool = True
     """Whether the list the doctor was built against has it."""
 
@@ -30,14 +32,25 @@ class Fault:
 
 
 class Faults(dict[str, Fault]):
-    """By name, in the order they are defined."""
+    """By name, in the order they are defined; those of one place touch that alone, unless they say more."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__()
+        self.place = place
 
     def __call__(
-        self, *right: str, needs: tuple[str, ...] = (), never: tuple[str, ...] = (), is_listed: bool = True
+        self,
+        *right: str,
+        needs: tuple[str, ...] = (),
+        never: tuple[str, ...] = (),
+        also: tuple[str, ...] = (),
+        is_listed: bool = True,
     ) -> Callable[[Callable[[Script], None]], Callable[[Script], None]]:
         def register(break_it: Callable[[Script], None]) -> Callable[[Script], None]:
             about = " ".join((break_it.__doc__ or "").split()).rstrip(".")
-            self[break_it.__name__] = Fault(break_it.__name__, about, right, break_it, needs, never, is_listed)
+            self[break_it.__name__] = Fault(
+                break_it.__name__, about, right, break_it, needs, never, (self.place, *also), is_listed
+            )
             return break_it
 
         return register

@@ -9,7 +9,7 @@ from fault import Faults
 from pictures import Pictures
 from script import Script, crop_and_flip
 
-FAULTS = Faults()
+FAULTS = Faults("data")
 
 
 def _generator(script: Script) -> torch.Generator:
@@ -57,18 +57,6 @@ def labels_off_by_one(script: Script) -> None:
         part.labels = part.labels + 1
 
 
-@FAULTS("num_classes_wrong", "labels_out_of_range")
-def classes_too_few(script: Script) -> None:
-    """the head has 8 outputs for 10 classes"""
-    script.model_changes["num_classes"] = 8
-
-
-@FAULTS("num_classes_wrong")
-def classes_too_many(script: Script) -> None:
-    """ImageNet's 1000 outputs left for 10 classes"""
-    script.model_changes["num_classes"] = 1000
-
-
 @FAULTS("validation_augmented", needs=("augmented",))
 def validation_augmented(script: Script) -> None:
     """one transform for both parts: validation pictures are cropped and flipped by chance"""
@@ -92,7 +80,7 @@ def imbalance_99_to_1(script: Script) -> None:
     script.train = script.train.picked(torch.cat([common, rare]))
 
 
-@FAULTS("channels_swapped", needs=("colour",))
+@FAULTS("channels_swapped", needs=("photographs",))
 def channels_swapped(script: Script) -> None:
     """training pictures read by OpenCV (BGR), validation by Pillow (RGB)"""
     script.train.images = script.train.images.flip(1)
@@ -131,12 +119,6 @@ def sorted_and_not_shuffled(script: Script) -> None:
     """pictures lie class by class and the loader does not shuffle"""
     script.train = script.train.picked(script.train.labels.argsort(stable=True))
     script.shuffle = False
-
-
-@FAULTS("patch_too_coarse", needs=("vit", "px32"))
-def patch_16_on_32(script: Script) -> None:
-    """patch 16 kept from ImageNet for 32-pixel pictures: 4 tokens"""
-    script.model_changes["patch_size"] = 16
 
 
 @FAULTS("normalisation_wrong", "input_not_normalised", is_listed=False)

@@ -17,7 +17,7 @@ from vitscope.models.layers.position import sincos_2d
 from vitscope.models.resnet import ResidualBlock
 from vitscope.models.vit import ViT
 
-FAULTS = Faults()
+FAULTS = Faults("model")
 
 
 class MergedAsItLies(Attention):
@@ -80,6 +80,24 @@ def _each_weight(model: nn.Module, change: Callable[[Tensor], object]) -> nn.Mod
 def head_of(model: nn.Module) -> nn.Linear:
     """The last linear layer."""
     return [module for module in model.modules() if isinstance(module, nn.Linear)][-1]
+
+
+@FAULTS("num_classes_wrong", "labels_out_of_range")
+def classes_too_few(script: Script) -> None:
+    """the head has 8 outputs for 10 classes"""
+    script.model_changes["num_classes"] = 8
+
+
+@FAULTS("num_classes_wrong")
+def classes_too_many(script: Script) -> None:
+    """ImageNet's 1000 outputs left for 10 classes"""
+    script.model_changes["num_classes"] = 1000
+
+
+@FAULTS("patch_too_coarse", needs=("vit", "px32"))
+def patch_16_on_32(script: Script) -> None:
+    """patch 16 kept from ImageNet for 32-pixel pictures: 4 tokens"""
+    script.model_changes["patch_size"] = 16
 
 
 @FAULTS("softmax_before_loss", never=("fp16",))
@@ -197,16 +215,13 @@ def sigmoid_before_loss(script: Script) -> None:
     script.surgery.append(lambda model: Ending(model, nn.Sigmoid()))
 
 
-@FAULTS("output_ignores_input", "does_not_learn", "no_gradient_for", needs=("ours",), never=("guide",), is_listed=False)
+@FAULTS("output_ignores_input", "no_gradient_for", needs=("cls",), is_listed=False)
 def class_token_too_early(script: Script) -> None:
     """the head reads the class token from before the blocks"""
 
     class TooEarly(ViT):
         def encode(self, tokens: Tensor) -> Tensor:
             return self.norm(tokens)
-
-        def pool(self, tokens: Tensor) -> Tensor:
-            return tokens[:, 0] if self.config.pool == "cls" else 0 * tokens.mean(1)
 
     script.surgery.append(partial(_becomes, kinds={ViT: TooEarly}))
 

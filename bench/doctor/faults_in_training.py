@@ -12,12 +12,12 @@ from fault import Faults
 from faults_in_model import head_of
 from script import Script
 
-FAULTS = Faults()
+FAULTS = Faults("training")
 TOO_FAST = ("lr_too_high", "updates_too_large")
 TOO_SLOW = ("lr_too_low", "updates_too_small")
 
 
-@FAULTS("head_frozen", "no_gradient_for")
+@FAULTS("head_frozen", "no_gradient_for", also=("model",))
 def head_frozen(script: Script) -> None:
     """the new head was frozen along with the rest that should have been"""
 
@@ -53,14 +53,14 @@ def lr_over_100(script: Script) -> None:
     script.lr /= 100
 
 
-@FAULTS("warmup_missing", needs=("post",))
+@FAULTS("warmup_missing", needs=("post",), also=("model",))
 def no_warmup(script: Script) -> None:
     """no warm-up at a learning rate that is stable only after one"""
     script.model_changes |= {"depth": 8}
     script.lr, script.warmup_steps = 1e-3, 0
 
 
-@FAULTS("warmup_missing", needs=("ours",), never=("sgd",))
+@FAULTS("warmup_missing", needs=("ours",), never=("sgd",), also=("model",))
 def post_norm_deep_no_warmup(script: Script) -> None:
     """12 post-norm blocks without warm-up"""
     script.model_changes |= {"norm_order": "post", "depth": 12}
@@ -73,7 +73,7 @@ def weight_decay_10(script: Script) -> None:
     script.weight_decay = 10.0
 
 
-@FAULTS("accumulation_not_divided", needs=("sgd",), never=("batchnorm",))
+@FAULTS("accumulation_not_divided", needs=("sgd",))
 def accumulation_not_divided(script: Script) -> None:
     """8 parts of a batch, each part's mean loss added up whole"""
     script.accumulation, script.divides, script.has_own_step, script.clip_norm = 8, False, True, None

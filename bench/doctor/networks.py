@@ -87,6 +87,6 @@ def hugging_face_vit(*, num_classes: int = 10, num_heads: int = 4, patch_size: i
             num_hidden_layers=3,
             num_attention_heads=num_heads,
             intermediate_size=128,
-            num_labels=num_classes,
+            num_labels=num_classes,  # pyright: ignore[reportCallIssue]
         )
     )

@@ -20,9 +20,10 @@ from pictures import BUILT_IN, draw
 from script import Script, crop_and_flip, shift
 from vitscope import create_model
 
-CIFAR = {"mean": (0.4914, 0.4822, 0.4465), "std": (0.247, 0.2435, 0.2616)}
-IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
-MNIST = {"mean": (0.1307,), "std": (0.3081,)}
+CIFAR: dict[str, Any] = {"mean": (0.4914, 0.4822, 0.4465), "std": (0.247, 0.2435, 0.2616)}
+IMAGENET: dict[str, Any] = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
+MNIST: dict[str, Any] = {"mean": (0.1307,), "std": (0.3081,)}
+HALF: dict[str, Any] = {"mean": (0.5,) * 3, "std": (0.5,) * 3}
 SGD = partial(torch.optim.SGD, momentum=0.9, nesterov=True)
 
 
@@ -44,10 +45,12 @@ SETUPS: dict[str, Healthy] = {}
 
 
 def healthy(data: str, *tags: str) -> Callable[[Callable[[int], Script]], Callable[[int], Script]]:
-    """Tags: ours (a ViT of the package), vit, timm, batchnorm, sgd, dropout, colour, augmented, px32, residual."""
+    """Tags: ours (a ViT of the package), timm, encoder, vit (those and more), cls (reads the class token), guide, post
+    (post-norm), resnet (of the package), batchnorm, dropout, sgd, augmented, px32, fp16; photographs by the data."""
 
     def register(make: Callable[[int], Script]) -> Callable[[int], Script]:
-        SETUPS[make.__name__] = Healthy(make.__name__, data, frozenset(tags), make)
+        seen = ("photographs",) if data in ("cifar10", "imagenette160") else ()
+        SETUPS[make.__name__] = Healthy(make.__name__, data, frozenset((*tags, *seen)), make)
         return make
 
     return register
@@ -62,7 +65,7 @@ def _script(name: str, data: str, seed: int, *, train: int, val: int = 512, size
     return Script(name, seed, first, second, **rest)
 
 
-@healthy("digits", "ours", "vit", "augmented", "residual")
+@healthy("digits", "ours", "vit", "augmented")
 def digits_vit(seed: int) -> Script:
     """8 px and 2-pixel patches: small is not ill."""
     shape = {"img_size": 8, "patch_size": 2, "in_chans": 1, "embed_dim": 96, "depth": 4, "num_heads": 3}
@@ -83,18 +86,18 @@ def digits_cnn_fp16(seed: int) -> Script:
     )  # fmt: skip
 
 
-@healthy("shapes", "ours", "vit", "colour", "px32", "residual")
+@healthy("shapes", "ours", "vit", "cls", "px32")
 def shapes_vit_muon(seed: int) -> Script:
     """Rotary positions: there is no table, and the order still matters."""
     shape = {"embed_dim": 64, "depth": 3, "num_heads": 2, "position": "rope", "drop_path_rate": 0.1}
     return _script(
         "shapes_vit_muon", "shapes", seed, train=3500, size=32,
         make_model=_vit(**shape), make_optimizer=MuonWithAdam, optimizer="muon", lr=2e-3, weight_decay=0.05,
-        mean=(0.5,) * 3, std=(0.5,) * 3,
+        **HALF,
     )  # fmt: skip
 
 
-@healthy("cifar10", "ours", "vit", "guide", "dropout", "colour", "augmented", "px32", "residual")
+@healthy("cifar10", "ours", "vit", "guide", "dropout", "augmented", "px32")
 def cifar_guide_tiny(seed: int) -> Script:
     return _script(
         "cifar_guide_tiny", "cifar10", seed, train=7500, val=800, size=32,
@@ -103,16 +106,16 @@ def cifar_guide_tiny(seed: int) -> Script:
     )  # fmt: skip
 
 
-@healthy("cifar10", "ours", "vit", "guide", "dropout", "colour", "augmented", "px32", "residual")
+@healthy("cifar10", "ours", "vit", "guide", "dropout", "augmented", "px32")
 def cifar_guide_small(seed: int) -> Script:
     return _script(
         "cifar_guide_small", "cifar10", seed, train=7500, val=800, size=32,
         make_model=partial(create_model, "guide_small"), make_optimizer=torch.optim.AdamW,
-        lr=5e-4, weight_decay=1e-3, augment=crop_and_flip, clip_norm=1.0, mean=(0.5,) * 3, std=(0.5,) * 3,
+        lr=5e-4, weight_decay=1e-3, augment=crop_and_flip, clip_norm=1.0, **HALF,
     )  # fmt: skip
 
 
-@healthy("shapes", "ours", "vit", "guide", "colour", "px32", "residual")
+@healthy("shapes", "ours", "vit", "guide", "px32")
 def shapes_guide_overfit(seed: int) -> Script:
     """Adam without any regularisation."""
     return _script(
@@ -122,7 +125,7 @@ def shapes_guide_overfit(seed: int) -> Script:
     )  # fmt: skip
 
 
-@healthy("cifar10", "ours", "vit", "colour", "augmented", "px32", "residual", "ema")
+@healthy("cifar10", "ours", "vit", "cls", "augmented", "px32")
 def cifar_vit_tiny(seed: int) -> Script:
     """EMA and clipping inside the script's own step."""
     return _script(
@@ -133,7 +136,7 @@ def cifar_vit_tiny(seed: int) -> Script:
     )  # fmt: skip
 
 
-@healthy("shapes", "ours", "vit", "post", "colour", "px32", "residual", "dropout")
+@healthy("shapes", "ours", "vit", "cls", "post", "px32", "dropout")
 def shapes_post_norm(seed: int) -> Script:
     """Post-norm with the warm-up it needs."""
     shape = {"embed_dim": 96, "depth": 4, "num_heads": 3, "norm_order": "post", "patch_size": 4, "drop_rate": 0.1}
@@ -144,7 +147,7 @@ def shapes_post_norm(seed: int) -> Script:
     )  # fmt: skip
 
 
-@healthy("cifar10", "timm", "vit", "colour", "augmented", "px32", "residual")
+@healthy("cifar10", "timm", "vit", "augmented", "px32")
 def cifar_timm(seed: int) -> Script:
     """timm's network with a head that begins at zero, and accumulation that is divided as it should be."""
 
@@ -168,7 +171,7 @@ def mnist_cnn(seed: int) -> Script:
     )  # fmt: skip
 
 
-@healthy("cifar10", "sgd", "colour", "augmented", "dropout")
+@healthy("cifar10", "sgd", "augmented", "dropout")
 def cifar_plain_cnn(seed: int) -> Script:
     return _script(
         "cifar_plain_cnn", "cifar10", seed, train=7500, size=32,
@@ -177,7 +180,7 @@ def cifar_plain_cnn(seed: int) -> Script:
     )  # fmt: skip
 
 
-@healthy("cifar10", "sgd", "batchnorm", "colour", "augmented", "residual", "resnet")
+@healthy("cifar10", "sgd", "batchnorm", "augmented", "resnet")
 def cifar_resnet20(seed: int) -> Script:
     return _script(
         "cifar_resnet20", "cifar10", seed, train=7500, size=32,
@@ -186,7 +189,7 @@ def cifar_resnet20(seed: int) -> Script:
     )  # fmt: skip
 
 
-@healthy("imagenette160", "sgd", "batchnorm", "colour", "augmented", "residual")
+@healthy("imagenette160", "sgd", "batchnorm", "augmented")
 def imagenette_resnet18(seed: int) -> Script:
     """torchvision's, its residual branches beginning at zero."""
     from torchvision.models import resnet18
@@ -198,12 +201,12 @@ def imagenette_resnet18(seed: int) -> Script:
     )  # fmt: skip
 
 
-@healthy("shapes", "encoder", "vit", "dropout", "colour", "px32")
+@healthy("shapes", "encoder", "vit", "dropout", "px32")
 def shapes_encoder(seed: int) -> Script:
     return _script(
         "shapes_encoder", "shapes", seed, train=3500, size=32,
         make_model=partial(EncoderViT, img_size=32, patch_size=4), make_optimizer=torch.optim.AdamW,
-        **{"lr": 1e-3, "weight_decay": 0.05, "mean": (0.5,) * 3, "std": (0.5,) * 3},
+        lr=1e-3, weight_decay=0.05, **HALF,
     )  # fmt: skip
 
 
@@ -217,7 +220,7 @@ def mnist_hugging_face(seed: int) -> Script:
     )  # fmt: skip
 
 
-@healthy("mnist", "ours", "vit", "sgd", "residual")
+@healthy("mnist", "ours", "vit", "cls", "sgd")
 def mnist_vit_sgd(seed: int) -> Script:
     shape = {"img_size": 28, "patch_size": 4, "in_chans": 1, "embed_dim": 64, "depth": 3, "num_heads": 2}
     return _script(
@@ -227,7 +230,7 @@ def mnist_vit_sgd(seed: int) -> Script:
     )  # fmt: skip
 
 
-@healthy("imagenette160", "ours", "vit", "colour", "augmented", "residual")
+@healthy("imagenette160", "ours", "vit", "augmented")
 def imagenette_vit(seed: int) -> Script:
     """LayerScale begins each branch near nothing, registers beside the patches, mean pooling."""
     shape = {"img_size": 64, "patch_size": 8, "embed_dim": 128, "depth": 4, "num_heads": 4, "layer_scale": 1e-2}
