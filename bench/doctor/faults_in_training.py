@@ -53,18 +53,18 @@ def lr_over_100(script: Script) -> None:
     script.lr /= 100
 
 
-@FAULTS("warmup_missing", needs=("post",), also=("model",))
+@FAULTS("warmup_missing", needs=("narrow",), also=("model",))
 def no_warmup(script: Script) -> None:
-    """no warm-up at a learning rate that is stable only after one"""
-    script.model_changes |= {"depth": 8}
-    script.lr, script.warmup_steps = 1e-3, 0
+    """8 post-norm blocks at a learning rate (3e-3) that trains after a warm-up and never without one"""
+    script.model_changes |= {"norm_order": "post", "depth": 8}
+    script.lr, script.warmup_steps = 3e-3, 0
 
 
-@FAULTS("warmup_missing", needs=("ours",), never=("sgd",), also=("model",))
+@FAULTS("warmup_missing", needs=("narrow",), also=("model",))
 def post_norm_deep_no_warmup(script: Script) -> None:
     """12 post-norm blocks without warm-up"""
     script.model_changes |= {"norm_order": "post", "depth": 12}
-    script.lr, script.warmup_steps = 1e-3, 0
+    script.lr, script.warmup_steps = 2e-3, 0
 
 
 @FAULTS("weight_decay_too_high")

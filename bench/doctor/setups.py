@@ -45,8 +45,8 @@ SETUPS: dict[str, Healthy] = {}
 
 
 def healthy(data: str, *tags: str) -> Callable[[Callable[[int], Script]], Callable[[int], Script]]:
-    """Tags: ours (a ViT of the package), timm, encoder, vit (those and more), cls (reads the class token), guide, post
-    (post-norm), resnet (of the package), batchnorm, dropout, sgd, augmented, px32, fp16; photographs by the data."""
+    """Tags: ours (a ViT of the package), timm, encoder, vit (those and more), cls (reads the class token), guide,
+    narrow (at most 128 wide, moved by Adam), resnet (of the package), batchnorm, dropout, sgd, augmented, px32, fp16; photographs by the data."""
 
     def register(make: Callable[[int], Script]) -> Callable[[int], Script]:
         seen = ("photographs",) if data in ("cifar10", "imagenette160") else ()
@@ -65,7 +65,7 @@ def _script(name: str, data: str, seed: int, *, train: int, val: int = 512, size
     return Script(name, seed, first, second, **rest)
 
 
-@healthy("digits", "ours", "vit", "augmented")
+@healthy("digits", "ours", "vit", "narrow", "augmented")
 def digits_vit(seed: int) -> Script:
     """8 px and 2-pixel patches: small is not ill."""
     shape = {"img_size": 8, "patch_size": 2, "in_chans": 1, "embed_dim": 96, "depth": 4, "num_heads": 3}
@@ -97,7 +97,7 @@ def shapes_vit_muon(seed: int) -> Script:
     )  # fmt: skip
 
 
-@healthy("cifar10", "ours", "vit", "guide", "dropout", "augmented", "px32")
+@healthy("cifar10", "ours", "vit", "narrow", "guide", "dropout", "augmented", "px32")
 def cifar_guide_tiny(seed: int) -> Script:
     return _script(
         "cifar_guide_tiny", "cifar10", seed, train=7500, val=800, size=32,
@@ -115,7 +115,7 @@ def cifar_guide_small(seed: int) -> Script:
     )  # fmt: skip
 
 
-@healthy("shapes", "ours", "vit", "guide", "px32")
+@healthy("shapes", "ours", "vit", "narrow", "guide", "px32")
 def shapes_guide_overfit(seed: int) -> Script:
     """Adam without any regularisation."""
     return _script(
@@ -136,7 +136,7 @@ def cifar_vit_tiny(seed: int) -> Script:
     )  # fmt: skip
 
 
-@healthy("shapes", "ours", "vit", "cls", "post", "px32", "dropout")
+@healthy("shapes", "ours", "vit", "narrow", "cls", "px32", "dropout")
 def shapes_post_norm(seed: int) -> Script:
     """Post-norm with the warm-up it needs."""
     shape = {"embed_dim": 96, "depth": 4, "num_heads": 3, "norm_order": "post", "patch_size": 4, "drop_rate": 0.1}

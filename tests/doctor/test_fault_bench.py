@@ -211,3 +211,17 @@ def test_a_run_goes_on_where_it_was_and_prints_its_table(
     assert results.read_text(encoding="utf-8").startswith(first)
     assert len(results.read_text(encoding="utf-8").splitlines()) == 2
     assert "| labels_off_by_one |" in run("--table")
+
+
+def test_complaints_are_settings_that_are_wrong_in_the_way_they_say() -> None:
+    found = {
+        file.stem: read_yaml(file.read_text(encoding="utf-8"), TrainConfig, source=file.name)
+        for file in sorted((BENCH / "complaints").glob("*.yaml"))
+    }
+    assert set(found) == {"head_dim_16", "lr_1e_2_fine_tune", "patch_16_on_32"}
+    assert found["lr_1e_2_fine_tune"].optim.lr == 1e-2
+    assert found["lr_1e_2_fine_tune"].checkpoint.init_from is not None
+    network = found["head_dim_16"].model.bare
+    assert network.embed_dim // network.num_heads == 16  # pyright: ignore
+    assert found["patch_16_on_32"].model.bare.patch_size == 16  # pyright: ignore
+    assert found["patch_16_on_32"].model.bare.img_size == 32
