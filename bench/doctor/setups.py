@@ -46,7 +46,8 @@ SETUPS: dict[str, Healthy] = {}
 
 def healthy(data: str, *tags: str) -> Callable[[Callable[[int], Script]], Callable[[int], Script]]:
     """Tags: ours (a ViT of the package), timm, encoder, vit (those and more), cls (reads the class token), guide,
-    narrow (at most 128 wide, moved by Adam), resnet (of the package), batchnorm, dropout, sgd, augmented, px32, fp16; photographs by the data."""
+    narrow (at most 128 wide, moved by Adam), resnet (of the package), batchnorm, dropout, sgd, augmented, px32, fp16;
+    photographs, by the data."""
 
     def register(make: Callable[[int], Script]) -> Callable[[int], Script]:
         seen = ("photographs",) if data in ("cifar10", "imagenette160") else ()

@@ -12,7 +12,9 @@ import torch
 from torch.optim.swa_utils import AveragedModel
 
 from vitscope.core.environment import data_roots
+from vitscope.core.yaml import load_yaml
 from vitscope.doctor.causes import CAUSES
+from vitscope.train.config import TrainConfig
 
 BENCH = Path(__file__).parents[2] / "bench" / "doctor"
 sys.path.insert(0, str(BENCH))
@@ -214,10 +216,7 @@ def test_a_run_goes_on_where_it_was_and_prints_its_table(
 
 
 def test_complaints_are_settings_that_are_wrong_in_the_way_they_say() -> None:
-    found = {
-        file.stem: read_yaml(file.read_text(encoding="utf-8"), TrainConfig, source=file.name)
-        for file in sorted((BENCH / "complaints").glob("*.yaml"))
-    }
+    found = {file.stem: load_yaml(TrainConfig, file) for file in sorted((BENCH / "complaints").glob("*.yaml"))}
     assert set(found) == {"head_dim_16", "lr_1e_2_fine_tune", "patch_16_on_32"}
     assert found["lr_1e_2_fine_tune"].optim.lr == 1e-2
     assert found["lr_1e_2_fine_tune"].checkpoint.init_from is not None
