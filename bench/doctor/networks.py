@@ -74,7 +74,7 @@ def timm_vit(*, num_classes: int = 10, position: str = "learn", **changes: Any) 
     )
 
 
-def hugging_face_vit(*, num_classes: int = 10, num_heads: int = 4, patch_size: int = 7) -> nn.Module:
+def hugging_face_vit(*, num_classes: int = 10, num_heads: int = 2, patch_size: int = 7) -> nn.Module:
     """Answers with an object that has `.logits`."""
     from transformers import ViTConfig, ViTForImageClassification
 
