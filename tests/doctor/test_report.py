@@ -77,9 +77,17 @@ def test_the_page_of_causes_lists_them_all() -> None:
 
 
 def test_names_are_given_once() -> None:
-    for kind in ("CAUSES", "NOTES", "LEFT_OUT"):
+    for kind in ("NOTES", "LEFT_OUT"):
         given = [one.name for stage in causes.STAGES for one in getattr(stage, kind)]
         assert len(given) == len(set(given)), kind
+
+
+def test_a_cause_seen_in_several_ways_is_told_apart_by_its_numbers() -> None:
+    for name, ways in causes.WAYS.items():
+        needs = [frozenset(way.places) for way in ways]
+        assert len(set(needs)) == len(needs), name
+        for way in ways:
+            assert causes.cause_for(name, dict.fromkeys(way.places, 1.0)) is way, name
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

@@ -110,7 +110,7 @@ def _examined_run(folder: Path, command: DoctorCommand) -> Report:
     from vitscope.doctor.run_door import examine_run
 
     with _Progress(command) as on_check:
-        return examine_run(folder, quick=command.quick, only=_known(command.only), on_check=on_check)
+        return examine_run(folder, only=command.only, on_check=on_check)
 
 
 def _show(report: Report, command: DoctorCommand, given: TrainConfig | None, args: Sequence[str]) -> None:

@@ -22,8 +22,8 @@ from vitscope.doctor.finding import Finding, Note, Seen
 from vitscope.doctor.picture import Line, Picture
 from vitscope.doctor.thresholds import (
     BAD_PICTURES_SHARE,
-    GRADIENTS_EXPLODE,
-    GRADIENTS_VANISH,
+    GRADIENT_EXPLODES,
+    GRADIENT_VANISHES,
     RUN_LAST_SHARE,
     SKIPPED_SHARE,
 )
@@ -155,9 +155,9 @@ def _gradients(run: RunView) -> Seen:
     measured = {"first_norm": first, "last_norm": last, "largest_norm": max(norms)}
     picture = Picture("Gradient norm", "step", "norm", [Line("norm", list(range(len(norms))), norms)], log_y=True)
     seen = Seen(measured=measured, picture=picture)
-    if last > GRADIENTS_EXPLODE:
+    if last > GRADIENT_EXPLODES:
         seen.findings.append(Finding("run_gradients_explode", 0.75, numbers, picture=picture))
-    elif last < GRADIENTS_VANISH and numbers["loss"] > 0.5 * (losses[0] if losses else math.inf):
+    elif last < GRADIENT_VANISHES and numbers["loss"] > 0.5 * (losses[0] if losses else math.inf):
         seen.findings.append(Finding("run_gradients_vanish", 0.85, numbers, picture=picture))
     return seen
 

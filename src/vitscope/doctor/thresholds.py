@@ -273,9 +273,9 @@ parts of a batch, which are means of fewer pictures, may make it 8 times as larg
 LAYER_GRADIENT_HIGH = 10.0
 """The tuning guide warns of any layer whose gradient is longer."""
 GRADIENT_EXPLODES = 100.0
-"""The guide's: all gradients together."""
+"""The guide's: all gradients together. Of a whole run, the middle of many steps: clipping cuts single ones."""
 GRADIENT_VANISHES = 1e-6
-"""The guide's: all gradients together."""
+"""The guide's: all gradients together; of a run only while its loss is high, as who has learnt all has none either."""
 UPDATE_HIGH = 0.1
 """One update that moves a layer by a tenth of its size: a hundred times what is usual (about 0.001)."""
 MONITOR_SHARE = 0.02
@@ -394,11 +394,6 @@ CURVE_LOST = 1.5
 
 SKIPPED_SHARE = 0.001
 """Of all steps: fewer, and never three in a row, are worth a note only."""
-GRADIENTS_EXPLODE = 100.0
-"""The guide's number for the norm of all gradients; here of the middle of many steps: clipping cuts single
-ones."""
-GRADIENTS_VANISH = 1e-6
-"""The guide's number, and only while the loss is still high: a model that has learnt all has no gradients either."""
 RUN_LAST_SHARE = 0.1
 """Of a run's steps: what "at the end" means."""
 BAD_PICTURES_SHARE = 0.01

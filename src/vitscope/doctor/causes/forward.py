@@ -304,13 +304,6 @@ LEFT_OUT: tuple[Remark, ...] = (
         text=Text("There are too few different pictures to compare.", "可比较的不同图像太少。"),
     ),
     Remark(
-        name="no_patches",
-        text=Text(
-            "The model does not cut pictures into patches that can be exchanged.",
-            "模型没有把图像切成可以互换的 patch。",
-        ),
-    ),
-    Remark(
         name="no_attention_to_see",
         text=Text("No attention whose parts can be seen.", "没有可以看到内部结构的注意力。"),
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from string import Formatter
 from typing import Any, Literal, NamedTuple
 
 Language = Literal["en", "zh"]
@@ -34,6 +35,13 @@ class Cause:
     """What to do next: a setting, a command, a line of code."""
     effect: Text
     """What to expect of that."""
+
+    @property
+    def places(self) -> set[str]:
+        """Names of the numbers its sentences need."""
+        texts = (self.title, self.evidence, self.cost, self.action, self.effect)
+        parts = [part for text in texts for part in Formatter().parse(text.en)]
+        return {name.partition(".")[0].partition("[")[0] for _, name, _, _ in parts if name}
 
 
 @dataclass(frozen=True, kw_only=True)

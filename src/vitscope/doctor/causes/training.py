@@ -166,10 +166,6 @@ NOTES: tuple[Remark, ...] = (*CURVE_NOTES,)
 
 LEFT_OUT: tuple[Remark, ...] = (
     Remark(
-        name="no_optimizer",
-        text=Text("no optimiser was given, so nothing could be trained", "没有给出优化器，无法试训练"),
-    ),
-    Remark(
         name="one_class_to_overfit",
         text=Text(
             "the first pictures are all of one class: nothing to learn by heart", "前面的图片同属一类，没有可背的内容"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from vitscope.doctor.causes import CAUSES, LEFT_OUT, NOTES, Language
+from vitscope.doctor.causes import LEFT_OUT, NOTES, Language, cause_for
 from vitscope.doctor.finding import Change, Finding
 from vitscope.doctor.picture import Picture
 from vitscope.doctor.report.words import SUBJECT, VERDICT_SENTENCES, WHY_NOT, sureness
@@ -108,7 +108,7 @@ def as_flag(change: Change) -> str:
 
 
 def _told(finding: Finding, language: Language) -> ToldFinding:
-    cause, numbers = CAUSES[finding.cause], finding.numbers
+    cause, numbers = cause_for(finding.cause, finding.numbers), finding.numbers
     return ToldFinding(
         finding,
         title=cause.title.said(language, numbers),
