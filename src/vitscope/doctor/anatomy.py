@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torch import nn
+from torch import Tensor, nn
 
 DROPS = ("dropout", "droppath", "stochasticdepth", "dropblock")
 
@@ -23,10 +23,9 @@ class Anatomy:
 
 def anatomy_of(model: nn.Module) -> Anatomy:
     attentions = [module for module in model.modules() if _heads(module) is not None]
-    patch = next((module for module in model.modules() if _is_patch_filter(module)), None)
     rates = [float(module.p) for module in model.modules() if isinstance(module, nn.Dropout)]
     return Anatomy(
-        patch_size=None if patch is None else (int(patch.kernel_size[0]), int(patch.kernel_size[1])),  # pyright: ignore
+        patch_size=_patch_size(model),
         embed_dim=_width(attentions[0]) if attentions else None,
         num_heads=_heads(attentions[0]) if attentions else None,
         depth=len(attentions) or None,
@@ -54,6 +53,28 @@ def _width(module: nn.Module) -> int | None:
     return None
 
 
-def _is_patch_filter(module: nn.Module) -> bool:
-    kernel, stride = getattr(module, "kernel_size", None), getattr(module, "stride", None)
-    return isinstance(kernel, tuple) and len(kernel) == 2 and kernel == stride and kernel[0] > 2
+def _patch_size(model: nn.Module) -> tuple[int, int] | None:
+    """Of a module that names it, or of a filter that moves by its own size."""
+    for module in model.modules():
+        if "patch" in type(module).__name__.lower():
+            named = _as_pair(getattr(module, "patch_size", None)) or _sides(getattr(module, "weight", None))
+            if named is not None:
+                return named
+    for module in model.modules():
+        kernel, stride = getattr(module, "kernel_size", None), getattr(module, "stride", None)
+        if isinstance(kernel, tuple) and len(kernel) == 2 and kernel == stride and kernel[0] > 2:
+            return int(kernel[0]), int(kernel[1])
+    return None
+
+
+def _as_pair(size: object) -> tuple[int, int] | None:
+    if isinstance(size, int):
+        return size, size
+    if isinstance(size, tuple) and len(size) == 2 and all(isinstance(side, int) for side in size):
+        return size[0], size[1]
+    return None
+
+
+def _sides(weight: object) -> tuple[int, int] | None:
+    """Of the filters (D, C, height, width)."""
+    return (weight.shape[2], weight.shape[3]) if isinstance(weight, Tensor) and weight.ndim == 4 else None

@@ -158,4 +158,6 @@ def _validation(patient: Patient) -> _Labelled | None:
     if not looked.has_classes or looked.small.shape[1:] != train.small.shape[1:]:
         return None
     half = GLANCE_KEPT // 2  # enough to judge by, and features cost time
-    return _Labelled(looked.small[:half], looked.labels[:half][: len(looked.small)])
+    known = set(train.prints)  # a copy of a training picture is predicted by itself
+    new = torch.tensor([one not in known for one in looked.prints[: min(half, len(looked.small))]])
+    return _Labelled(looked.small[: len(new)][new], looked.labels[: len(new)][new])
