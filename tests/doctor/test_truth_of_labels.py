@@ -36,7 +36,7 @@ def real(patient: Make, name: str, share: float, val_share: float = 0.0) -> Pati
     except VitscopeError as error:
         pytest.skip(f"{name} is not here: {error.what}")
     images, labels = plain_pictures(dataset, "train", 2048)
-    val_images, val_labels = plain_pictures(dataset, "val", 256)
+    val_images, val_labels = plain_pictures(dataset, "val", 512)
     val = loader_of(val_images / 127.5 - 1, drawn_anew(val_labels, val_share, 1))
     model = small_vit(img_size=32, num_classes=10)
     return patient(model, images / 127.5 - 1, drawn_anew(labels, share), val_loader=val)

@@ -60,6 +60,15 @@ class Predicted:
         rank = (self.scores > own).sum(1)[chosen]
         return float((rank == 0).double().mean()), float((rank >= (self.classes + 1) // 2).double().mean()), count
 
+    def strangeness(self) -> float:
+        """Of the more confident half: how unlikely labels are that were not predicted, from 0 (each the next likely) to
+        1 (each the least likely). Labels drawn by chance have 0.5, pictures that are hard to tell far less."""
+        best = self.scores.topk(2, dim=1).values
+        chosen = (best[:, 0] - best[:, 1]).topk(max(1, len(self.labels) // 2)).indices
+        rank = (self.scores > self.scores.gather(1, self.labels[:, None])).sum(1)[chosen]
+        missed = rank[rank > 0]
+        return float((missed - 1).double().mean() / (self.classes - 2)) if len(missed) and self.classes > 2 else 0.0
+
 
 def predict_each(images: Tensor, labels: Tensor) -> Predicted:
     """Each picture's scores from all the others."""
