@@ -23,10 +23,9 @@ class Anatomy:
 
 def anatomy_of(model: nn.Module) -> Anatomy:
     attentions = [module for module in model.modules() if _heads(module) is not None]
-    patch = next((size for module in model.modules() if (size := _patch_size(module)) is not None), None)
     rates = [float(module.p) for module in model.modules() if isinstance(module, nn.Dropout)]
     return Anatomy(
-        patch_size=patch,
+        patch_size=_patch_size(model),
         embed_dim=_width(attentions[0]) if attentions else None,
         num_heads=_heads(attentions[0]) if attentions else None,
         depth=len(attentions) or None,
@@ -54,12 +53,28 @@ def _width(module: nn.Module) -> int | None:
     return None
 
 
-def _patch_size(module: nn.Module) -> tuple[int, int] | None:
-    """Of a convolution whose stride is its size, or of a filter that says what it cuts, as ours does."""
-    weight = getattr(module, "weight", None)
-    kernel, stride = getattr(module, "kernel_size", None), getattr(module, "stride", None)
-    if kernel is None:
-        kernel = stride = getattr(module, "patch_size", None)
-    if not isinstance(weight, Tensor) or weight.ndim != 4 or not isinstance(kernel, tuple) or kernel != stride:
-        return None
-    return (int(kernel[0]), int(kernel[1])) if kernel[0] > 2 and tuple(weight.shape[-2:]) == kernel else None
+def _patch_size(model: nn.Module) -> tuple[int, int] | None:
+    """Of a module that names it, or of a filter that moves by its own size."""
+    for module in model.modules():
+        if "patch" in type(module).__name__.lower():
+            named = _as_pair(getattr(module, "patch_size", None)) or _sides(getattr(module, "weight", None))
+            if named is not None:
+                return named
+    for module in model.modules():
+        kernel, stride = getattr(module, "kernel_size", None), getattr(module, "stride", None)
+        if isinstance(kernel, tuple) and len(kernel) == 2 and kernel == stride and kernel[0] > 2:
+            return int(kernel[0]), int(kernel[1])
+    return None
+
+
+def _as_pair(size: object) -> tuple[int, int] | None:
+    if isinstance(size, int):
+        return size, size
+    if isinstance(size, tuple) and len(size) == 2 and all(isinstance(side, int) for side in size):
+        return size[0], size[1]
+    return None
+
+
+def _sides(weight: object) -> tuple[int, int] | None:
+    """Of the filters (D, C, height, width)."""
+    return (weight.shape[2], weight.shape[3]) if isinstance(weight, Tensor) and weight.ndim == 4 else None

@@ -17,8 +17,6 @@ from vitscope.doctor.thresholds import CONFIDENT_SHARE
 
 STRENGTHS = (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
 """Of the ridge, in mean eigenvalues."""
-LANDMARKS = 1024
-"""Pictures the others are compared with: a few seconds instead of a minute, for 1 or 2 points of accuracy."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +60,15 @@ class Predicted:
         rank = (self.scores > own).sum(1)[chosen]
         return float((rank == 0).double().mean()), float((rank >= (self.classes + 1) // 2).double().mean()), count
 
+    def strangeness(self) -> float:
+        """Of the more confident half: how unlikely labels are that were not predicted, from 0 (each the next likely) to
+        1 (each the least likely). Labels drawn by chance have 0.5, pictures that are hard to tell far less."""
+        best = self.scores.topk(2, dim=1).values
+        chosen = (best[:, 0] - best[:, 1]).topk(max(1, len(self.labels) // 2)).indices
+        rank = (self.scores > self.scores.gather(1, self.labels[:, None])).sum(1)[chosen]
+        missed = rank[rank > 0]
+        return float((missed - 1).double().mean() / (self.classes - 2)) if len(missed) and self.classes > 2 else 0.0
+
 
 def predict_each(images: Tensor, labels: Tensor) -> Predicted:
     """Each picture's scores from all the others."""
@@ -73,42 +80,31 @@ def predict_other(images: Tensor, labels: Tensor, others: Tensor, other_labels: 
     classes, places = labels.unique(return_inverse=True)
     known = torch.isin(other_labels, classes)
     others, other_labels = others[known], other_labels[known]
-    count = len(images)
-    likeness = _likeness(features_of(torch.cat([images, others])), count)
+    features, count = features_of(torch.cat([images, others])), len(images)
+    apart = torch.cdist(features, features[:count]).square_()
+    likeness = torch.exp(-apart / apart[:count].median().clamp(min=1e-12))
     wanted = F.one_hot(places, len(classes)).to(likeness.dtype)
     scores, weights = _left_out(likeness[:count], wanted - wanted.mean(0))
-    theirs = likeness[count:] @ weights
-    return Predicted(scores, places), Predicted(theirs + wanted.mean(0), torch.searchsorted(classes, other_labels))
+    theirs = likeness[count:] @ weights + wanted.mean(0)
+    return Predicted(scores, places), Predicted(theirs, torch.searchsorted(classes, other_labels))
 
 
-def _likeness(features: Tensor, count: int) -> Tensor:
-    """(N, LANDMARKS), whose products are about exp(-d^2 / median d^2): how like each picture is to some of the first
-    `count`, made orthonormal (Nystroem)."""
-    landmarks = features[torch.linspace(0, count - 1, min(count, LANDMARKS)).long()]
-    apart = torch.cdist(features, landmarks).square_()
-    width = apart[:count].median().clamp(min=1e-12)
-    among = torch.exp(-torch.cdist(landmarks, landmarks).square_() / width)
-    values, vectors = torch.linalg.eigh(among)
-    kept = values > 1e-5 * values[-1]
-    return torch.exp(-apart / width) @ (vectors[:, kept] / values[kept].sqrt())
-
-
-def _left_out(rows: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+def _left_out(likeness: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
     """(N, K) each row predicted without itself, at the strength that does this best, and the weights of all rows. All
     that is wanted has mean 0."""
-    values, vectors = torch.linalg.eigh(rows.T @ rows)
+    values, vectors = torch.linalg.eigh(likeness)
     values = values.clamp(min=0)
-    turned = rows @ vectors
-    aims = turned.T @ wanted
+    aims = vectors.T @ wanted
+    squares = vectors**2
     best: tuple[float, Tensor, Tensor] | None = None
     for strength in STRENGTHS:
-        ridge = strength * float(values.sum()) / len(rows)
-        shrunk = 1 / (values + ridge)
-        own = (turned**2 @ shrunk)[:, None]
-        without = (turned @ (shrunk[:, None] * aims) - own * wanted) / (1 - own).clamp(min=1e-6)
+        ridge = strength * float(values.mean())
+        shrunk = values / (values + ridge)
+        own = (squares @ shrunk)[:, None]
+        without = (vectors @ (shrunk[:, None] * aims) - own * wanted) / (1 - own).clamp(min=1e-4)
         error = float(((without - wanted) ** 2).mean())
         if best is None or error < best[0]:
-            best = (error, without, vectors @ (shrunk[:, None] * aims))
+            best = (error, without, vectors @ (aims / (values + ridge)[:, None]))
     if best is None:
         raise ValueError("no strength to try")
     return best[1], best[2]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from vitscope.doctor.finding import Finding, Seen
-from vitscope.doctor.glance import glance
+from vitscope.doctor.glance import Glance, glance
 from vitscope.doctor.patient import Patient
 from vitscope.doctor.thresholds import FEW, SWAP_FITS, SWAP_SURE
 
@@ -25,7 +25,8 @@ def channel_order(patient: Patient) -> Seen:
     if min(len(train), len(val)) < 2 * FEW:
         return Seen(left_out="too_few_to_judge")
     ours, theirs = (torch.cat([one.mean, one.std], 1).double() for one in (train, val))
-    orders = {order: _distance(ours, theirs, order) for order in permutations(range(channels))}
+    weights = _as_often(train, val)
+    orders = {order: _distance(ours, theirs, weights, order) for order in permutations(range(channels))}
     as_is = orders[tuple(range(channels))]
     best = min(orders, key=orders.__getitem__)
     seen = Seen(measured={"as_they_are": round(as_is, 2), "best_order": list(best), "best": round(orders[best], 2)})
@@ -35,14 +36,27 @@ def channel_order(patient: Patient) -> Seen:
     return seen
 
 
-def _distance(ours: Tensor, theirs: Tensor, order: tuple[int, ...]) -> float:
+def _as_often(train: Glance, val: Glance) -> Tensor:
+    """(N,) weights of validation pictures that make each class as frequent as in training: a part with more skies is
+    bluer without any channel being swapped."""
+    if not (train.has_classes and val.has_classes):
+        return torch.full((len(val),), 1 / len(val), dtype=torch.float64)
+    classes = int(max(train.labels.max(), val.labels.max())) + 1
+    wanted, there = (torch.bincount(one.labels.clamp(min=0), minlength=classes).double() for one in (train, val))
+    weights = (wanted / there.clamp(min=1))[val.labels.clamp(min=0)]
+    return weights / weights.sum().clamp(min=1e-12)
+
+
+def _distance(ours: Tensor, theirs: Tensor, weights: Tensor, order: tuple[int, ...]) -> float:
     """Largest difference, in standard errors, of how far channels lie from the pictures' own mean over channels. What
     differs from picture to picture but not between channels, such as light, takes no part."""
     count = len(order)
     taken = [*order, *(place + count for place in order)]
     first, second = _apart(ours, count), _apart(theirs[:, taken], count)
-    error = (first.var(0) / len(first) + second.var(0) / len(second)).sqrt()
-    off = (first.mean(0) - second.mean(0)).abs()
+    mean = weights @ second
+    spread = (weights**2) @ (second - mean) ** 2
+    error = (first.var(0) / len(first) + spread).sqrt()
+    off = (first.mean(0) - mean).abs()
     varies = error > 1e-9 * (off + 1)
     return float((off[varies] / error[varies]).max()) if bool(varies.any()) else 0.0
 

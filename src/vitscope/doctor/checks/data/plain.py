@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import torch
 from PIL import Image
@@ -13,7 +15,7 @@ from vitscope.data.decode import BadImageError, decode_image
 from vitscope.data.survey.survey import Survey, survey
 from vitscope.doctor.glance import SIDE
 from vitscope.doctor.patient import Patient
-from vitscope.doctor.thresholds import SURVEYED
+from vitscope.doctor.thresholds import GLANCE_SECONDS, PROBE_PICTURES, SURVEYED
 
 
 def is_varied(patient: Patient) -> bool | None:
@@ -38,12 +40,16 @@ def plain_survey(patient: Patient, dataset: Dataset) -> Survey:
 
 
 def plain_pictures(dataset: Dataset, part: str, count: int) -> tuple[Tensor, Tensor]:
-    """(n, 3, SIDE, SIDE) from 0 to 255 and (n,) labels, spread evenly over the part; unreadable ones are left out."""
+    """(n, 3, SIDE, SIDE) from 0 to 255 and (n,) labels, spread evenly over the part, in any order; unreadable
+    ones are left out, and what takes too long to read."""
     numbers = dataset.splits[part]
     chosen = numbers[np.linspace(0, len(numbers) - 1, min(count, len(numbers))).round().astype(np.int64)]
     images: list[Tensor] = []
     labels: list[int] = []
-    for number in chosen.tolist():
+    began = time.perf_counter()
+    for number in np.random.default_rng(0).permutation(chosen).tolist():
+        if time.perf_counter() - began > GLANCE_SECONDS and len(images) >= PROBE_PICTURES:
+            break
         try:
             picture = decode_image(dataset.source.read(number), pixel_limit=dataset.config.pixel_limit)
         except (BadImageError, OSError, ValueError):

@@ -18,7 +18,8 @@ from vitscope.doctor.thresholds import (
     GLANCE_KEPT,
     NOISE_AGREEMENT,
     NOISE_AGREEMENT_OF_FEW,
-    NOISE_FACTOR,
+    NOISE_IN_PLAIN,
+    NOISE_IN_VARIED,
     NOISE_LOW,
     NOISE_LOW_RISE,
     NOISE_PICTURES,
@@ -47,7 +48,7 @@ def truth_of_labels(patient: Patient) -> Seen:
         return Seen(left_out="one_class_only")
     if len(train.labels) < PROBE_PICTURES or len(train.labels) < PROBE_PER_CLASS * len(classes):
         return Seen(left_out="too_few_to_judge")
-    if int(counts.max()) > 0.9 * len(train.labels):
+    if len(train.labels) - int(counts.max()) < PROBE_PICTURES / 2:  # too few others to tell from the largest class
         return Seen(left_out="one_class_only")
     if float(train.images.flatten(1).std(0).max()) == 0:
         return Seen(left_out="pictures_are_all_alike")
@@ -94,11 +95,14 @@ def _at_chance(seen: Seen, val: _Labelled | None, numbers: dict[str, float]) -> 
 def _noise(patient: Patient, own: Predicted, held_out: Predicted | None, numbers: dict[str, float]) -> list[Finding]:
     """Two ways to see it: labels that are among the least likely classes of pictures that are easy to tell; and, where
     training and validation pictures are treated alike, validation labels that are predicted better."""
+    is_plain_pictures = patient.dataset is not None or is_varied(patient) is False
     agrees, low, _ = own.confident()
     allowed = NOISE_LOW + NOISE_LOW_RISE * (1 - agrees)
     is_plain = agrees >= NOISE_AGREEMENT_OF_FEW and low > allowed
+    strange, factor = NOISE_IN_PLAIN if is_plain_pictures else NOISE_IN_VARIED
     is_enough = agrees >= NOISE_AGREEMENT and len(own.labels) >= NOISE_PICTURES
-    is_seen = own.classes > 3 and (is_plain or (is_enough and low > NOISE_FACTOR * allowed))
+    is_strange = is_enough and low > factor * allowed and own.strangeness() > strange
+    is_seen = own.classes > 3 and (is_plain or is_strange)
     is_better = False
     if held_out is not None and is_varied(patient) is False:
         gap = held_out.agreement - own.agreement
@@ -144,18 +148,22 @@ def _training(patient: Patient) -> _Labelled | None:
     looked = glance(patient)
     if not looked.has_classes:
         return None
+    if patient.dataset is not None and is_varied(patient):  # mixed pictures come twice, varied ones are hard to predict
+        return _Labelled(*plain_pictures(patient.dataset, "train", GLANCE_KEPT))
     plain = looked.share[: len(looked.small)] >= MIXED
-    if int(plain.sum()) >= PROBE_PICTURES or patient.dataset is None:
-        return _Labelled(looked.small[plain], looked.labels[: len(plain)][plain])
-    return _Labelled(*plain_pictures(patient.dataset, "train", GLANCE_KEPT))
+    return _Labelled(looked.small[plain], looked.labels[: len(plain)][plain])
 
 
 def _validation(patient: Patient) -> _Labelled | None:
     if patient.val is None:
         return None
+    if patient.dataset is not None and is_varied(patient):
+        return _Labelled(*plain_pictures(patient.dataset, "val", GLANCE_KEPT // 2))
     looked: Glance = glance(patient, "val")
     train = glance(patient)
     if not looked.has_classes or looked.small.shape[1:] != train.small.shape[1:]:
         return None
     half = GLANCE_KEPT // 2  # enough to judge by, and features cost time
-    return _Labelled(looked.small[:half], looked.labels[:half][: len(looked.small)])
+    known = set(train.prints)  # a copy of a training picture is predicted by itself
+    new = torch.tensor([one not in known for one in looked.prints[: min(half, len(looked.small))]])
+    return _Labelled(looked.small[: len(new)][new], looked.labels[: len(new)][new])

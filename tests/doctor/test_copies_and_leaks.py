@@ -1,0 +1,65 @@
+"""Pictures that are there twice, in training or in both parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from doctor.conftest import loader_of, pictures
+from doctor.seen import causes, notes
+from vitscope.doctor.checks.data.copies import copies
+from vitscope.doctor.checks.data.leaks import leaks
+from vitscope.doctor.patient import Patient
+
+Make = Callable[..., Patient]
+
+
+def test_healthy_pictures(patient: Make) -> None:
+    one = patient()
+    assert causes(copies(one)) == []
+    assert causes(leaks(one)) == []
+    assert notes(leaks(one)) == []
+
+
+def test_four_pictures_again_and_again(patient: Make) -> None:
+    images, labels = pictures()
+    seen = copies(patient(images=images[:4].repeat(64, 1, 1, 1), labels=labels[:4].repeat(64)))
+    assert causes(seen) == ["duplicate_only_data"]
+    assert (seen.findings[0].numbers["distinct"], seen.findings[0].numbers["times"]) == (4, 64)
+
+
+def test_pictures_shown_three_times_are_no_fault(patient: Make) -> None:
+    images, labels = pictures()
+    assert causes(copies(patient(images=images[:80].repeat(3, 1, 1, 1), labels=labels[:80].repeat(3)))) == []
+
+
+def test_validation_in_training(patient: Make) -> None:
+    images, labels = pictures()
+    val_images, val_labels = pictures(128, seed=1)
+    together = patient(images=torch.cat([images, val_images]), labels=torch.cat([labels, val_labels]))
+    seen = leaks(together)
+    assert causes(seen) == ["validation_leaked"]
+    assert seen.findings[0].numbers == {"found": 128, "share": 1.0, "pictures": 128, "kind": "exact"}
+
+
+def test_near_copies_leak_too(patient: Make) -> None:
+    images, labels = pictures()
+    noise = torch.randn(images[:64].shape, generator=torch.Generator().manual_seed(3)) * 0.02
+    one = patient(images=images, labels=labels, val_loader=loader_of(images[:64] + noise, labels[:64]))
+    seen = leaks(one)
+    assert causes(seen) == ["validation_leaked"]
+    assert seen.findings[0].numbers["kind"] == "near"
+
+
+def test_one_copy_is_a_note(patient: Make) -> None:
+    images, labels = pictures()
+    val_images, val_labels = pictures(128, seed=1)
+    val_images[0] = images[0]
+    seen = leaks(patient(images=images, labels=labels, val_loader=loader_of(val_images, val_labels)))
+    assert causes(seen) == []
+    assert notes(seen) == ["few_leaks"]
+
+
+def test_without_validation_nothing_is_said(patient: Make) -> None:
+    assert leaks(patient(val_loader=None)).left_out == "no_validation_part"
