@@ -7,7 +7,9 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from doctor.healthy import HEALTHY, PlainViT, healthy, small_vit
+from doctor.conftest import CLASSES
+from doctor.healthy import HEALTHY, SIZE, PlainViT, healthy, small_vit
+from vitscope import create_model
 from vitscope.doctor.checks import backward, forward
 from vitscope.doctor.examination import examine
 from vitscope.doctor.patient import Patient
@@ -69,3 +71,10 @@ def test_a_position_table_that_begins_at_zero_learns(patient: Make) -> None:
     assert model.pos_embed is not None
     model.pos_embed.data.zero_()
     assert_nothing_found(patient(model))
+
+
+def test_branches_that_begin_at_zero_have_no_gradient_to_hold_decay_against(patient: Make) -> None:
+    torch.manual_seed(0)
+    model = create_model("resnet20", num_classes=CLASSES, img_size=SIZE)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9, weight_decay=5e-4)
+    assert_nothing_found(patient(model, optimizer=optimizer))
