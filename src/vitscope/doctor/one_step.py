@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from vitscope.doctor.patient import Patient, Trainer
+from vitscope.doctor.patient import Pair, Patient, Trainer
+from vitscope.doctor.thresholds import STEP_PICTURES
 
 PATIENCE = 16
 """Calls of the owner's step until an update comes: it may collect gradients, or skip steps that overflow in fp16."""
@@ -73,6 +74,12 @@ def watch_step(
     finally:
         handle.remove()
     return None
+
+
+def step_batch(patient: Patient, trainer: Trainer) -> Pair:
+    """What a step is watched on: of a step of the owner's a whole batch, since it may cut it into parts, else less."""
+    whole = patient.facts.batch_size or STEP_PICTURES
+    return patient.sample(whole if getattr(trainer, "own_step", None) is not None else min(whole, STEP_PICTURES))
 
 
 def mean_gradient(patient: Patient, images: Tensor, labels: Tensor) -> dict[str, Tensor]:

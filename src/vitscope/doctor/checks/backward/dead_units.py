@@ -16,6 +16,8 @@ ASLEEP: dict[type[nn.Module], float] = {nn.ReLU: 0.0, nn.ReLU6: 0.0, nn.GELU: -4
 
 
 def dead_units(patient: Patient) -> Seen:
+    if not any(type(module) in ASLEEP for module in patient.model.modules()):
+        return Seen(left_out="no_activations_to_see")
     images, _ = patient.sample(START_PICTURES)
     train_without_chance(patient.model)
     calls = calls_of(patient.model, images, lambda module: type(module) in ASLEEP)

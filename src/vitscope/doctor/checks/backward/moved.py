@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from vitscope.doctor.calls import calls_of, last_linear
-from vitscope.doctor.checks.backward.reach import _numbers as numbers_of
+from vitscope.doctor.checks.backward.reach import names_and_share
 from vitscope.doctor.finding import Finding, Note, Seen
 from vitscope.doctor.patient import Patient
 from vitscope.doctor.thresholds import STILL_SHARE
@@ -31,11 +31,11 @@ def moved(patient: Patient) -> Seen:
     rest_share = sum(parameters[name].numel() for name in rest) / max(total, 1)
     if rest_share >= STILL_SHARE:
         if patient.facts.is_pretrained or looks_trained(patient.model):
-            seen.notes.append(Note("linear_probe", numbers_of(patient, rest)))
+            seen.notes.append(Note("linear_probe", names_and_share(patient, rest)))
         else:
-            seen.findings.append(Finding("not_in_optimizer", 0.95, numbers_of(patient, rest)))
+            seen.findings.append(Finding("not_in_optimizer", 0.95, names_and_share(patient, rest)))
     elif any(name in forgotten for name in rest):
-        seen.notes.append(Note("some_not_in_optimizer", numbers_of(patient, [n for n in rest if n in forgotten])))
+        seen.notes.append(Note("some_not_in_optimizer", names_and_share(patient, [n for n in rest if n in forgotten])))
     return seen
 
 

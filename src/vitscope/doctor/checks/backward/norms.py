@@ -14,13 +14,13 @@ from vitscope.doctor.thresholds import (
     FADING_RATIO,
     LARGE_LAYER_NORM,
     NAMED_NORM,
-    START_PICTURES,
+    STEP_PICTURES,
     VANISHING_NORM,
 )
 
 
 def norms(patient: Patient) -> Seen:
-    images, labels = patient.sample(START_PICTURES)
+    images, labels = patient.sample(STEP_PICTURES)
     train_without_chance(patient.model)
     grads = mean_gradient(patient, images, labels)
     if not grads:

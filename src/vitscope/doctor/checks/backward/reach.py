@@ -18,13 +18,13 @@ def reach(patient: Patient) -> Seen:
     learning = {name: one for name, one in model.named_parameters() if one.requires_grad}
     if not learning:
         return Seen(
-            findings=[Finding("no_gradient_for", 0.97, _numbers(patient, list(dict(model.named_parameters()))))]
+            findings=[Finding("no_gradient_for", 0.97, names_and_share(patient, list(dict(model.named_parameters()))))]
         )
     images, labels = patient.sample(FORWARD_PICTURES)
     train_without_chance(model)
     with torch.no_grad():
         nudge(patient)
-    used = _used(model)
+    used = Used(model)
     with used:
         try:
             grads = mean_gradient(patient, images, labels)
@@ -39,16 +39,16 @@ def reach(patient: Patient) -> Seen:
     share = sum(learning[name].numel() for name in cut) / total
     seen = Seen(measured={"unreached": len(unreached), "cut_share": share})
     if cut and (share >= UNREACHED_SHARE or len(cut) == len(learning)):
-        seen.findings.append(Finding("no_gradient_for", 0.96, _numbers(patient, cut)))
+        seen.findings.append(Finding("no_gradient_for", 0.96, names_and_share(patient, cut)))
     unused_share = sum(learning[name].numel() for name in unused) / total
     if unused_share >= UNUSED_SHARE:
-        seen.findings.append(Finding("no_gradient_for", 0.6, _numbers(patient, unused)))
+        seen.findings.append(Finding("no_gradient_for", 0.6, names_and_share(patient, unused)))
     elif unused:
-        seen.notes.append(Note("unused_parameters", _numbers(patient, unused)))
+        seen.notes.append(Note("unused_parameters", names_and_share(patient, unused)))
     return seen
 
 
-class _used:  # noqa: N801  (a with-block, like contextlib's)
+class Used:
     """Names of the modules that ran inside."""
 
     def __init__(self, model: nn.Module) -> None:
@@ -67,7 +67,7 @@ class _used:  # noqa: N801  (a with-block, like contextlib's)
             hook.remove()
 
 
-def _numbers(patient: Patient, names: list[str]) -> dict[str, object]:
+def names_and_share(patient: Patient, names: list[str]) -> dict[str, object]:
     parameters = dict(patient.model.named_parameters())
     total = sum(one.numel() for one in parameters.values())
     share = sum(parameters[name].numel() for name in names) / max(total, 1)

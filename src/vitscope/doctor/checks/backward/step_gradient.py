@@ -8,14 +8,13 @@ from torch import Tensor
 
 from vitscope.doctor.finding import Change, Finding, Seen
 from vitscope.doctor.modes import train_without_chance
-from vitscope.doctor.one_step import mean_gradient, watch_step
+from vitscope.doctor.one_step import mean_gradient, step_batch, watch_step
 from vitscope.doctor.patient import Patient
 from vitscope.doctor.still import still
 from vitscope.doctor.thresholds import (
     CLIPPED_SHARE,
     EXPLODING_NORM,
     SAME_DIRECTION,
-    START_PICTURES,
     SUMMED_TIMES,
     WHOLE_NUMBER_SLACK,
 )
@@ -24,9 +23,9 @@ from vitscope.doctor.thresholds import (
 def step_gradient(patient: Patient) -> Seen:
     if patient.make_trainer is None:
         return Seen(left_out="no_optimizer")
-    images, labels = patient.sample(patient.facts.batch_size or START_PICTURES)
-    train_without_chance(patient.model)
     trainer = patient.make_trainer()
+    images, labels = step_batch(patient, trainer)
+    train_without_chance(patient.model)
     with still(patient.model, images):
         mean = mean_gradient(patient, images, labels)
         step = watch_step(patient, trainer, images, labels)

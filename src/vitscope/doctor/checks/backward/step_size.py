@@ -7,18 +7,16 @@ from statistics import median
 from torch import Tensor
 
 from vitscope.doctor.finding import Change, Finding, Note, Seen
-from vitscope.doctor.one_step import StepSeen, watch_step
+from vitscope.doctor.one_step import StepSeen, step_batch, watch_step
 from vitscope.doctor.patient import Patient
 from vitscope.doctor.thresholds import (
     COUPLED_DECAY_SHARE,
     DECAY_SHARE,
+    DECAY_TAKEN,
     LARGE_UPDATE,
     SMALL_UPDATE,
-    START_PICTURES,
     STEADY_STEPS,
 )
-
-DECOUPLED = ("adamw", "muon", "lion", "NAdam")
 
 
 def step_size(patient: Patient) -> Seen:
@@ -27,7 +25,7 @@ def step_size(patient: Patient) -> Seen:
         return Seen(left_out="no_optimizer")
     trainer = patient.make_trainer()
     trainer.hold_lr(trainer.lr)
-    images, labels = patient.sample(patient.facts.batch_size or START_PICTURES)
+    images, labels = step_batch(patient, trainer)
     step = watch_step(patient, trainer, images, labels)
     if step is None:
         return Seen(left_out="no_update_came")
@@ -35,12 +33,12 @@ def step_size(patient: Patient) -> Seen:
     if not names:
         return Seen(left_out="no_update_came")
     ratio = _ratio(step, names)
-    decay = _decay_share(step, names, trainer.optimizer_name.lower())
+    decay, taken = _decay(step, names)
     seen = Seen(measured={"ratio": ratio, "decay_share": decay, "lr": trainer.lr})
     numbers = {"ratio": ratio, "lr": trainer.lr, "optimizer": trainer.optimizer_name}
-    is_decoupled = _is_decoupled(step, trainer.optimizer_name)
-    if decay > (DECAY_SHARE if is_decoupled else COUPLED_DECAY_SHARE):
-        changes = (Change("optim.weight_decay", 0.05 if is_decoupled else 5e-4),)
+    decays_too_much = decay > DECAY_SHARE if is_apart(step) else decay > COUPLED_DECAY_SHARE and taken > DECAY_TAKEN
+    if decays_too_much:
+        changes = (Change("optim.weight_decay", 0.05 if is_apart(step) else 5e-4),)
         given = {"decay": trainer.weight_decay, "share": decay, "lr": trainer.lr, "propose": changes[0].value}
         seen.findings.append(Finding("weight_decay_too_high", 0.88, given, changes if patient.settings else ()))
     elif ratio > LARGE_UPDATE:
@@ -65,24 +63,25 @@ def _ratio(step: StepSeen, names: list[str]) -> float:
     return median(_norm(step.update(name)) / _norm(step.before[name]) for name in names)
 
 
-def _decay_share(step: StepSeen, names: list[str], optimizer: str) -> float:
-    """Decay's pull against the gradient's, in the median of the matrices. Of Adam's kind, the gradient's pull on each
-    number is at most 1; of SGD's it is the gradient."""
-    decays = [float(group.get("weight_decay") or 0.0) for group in step.groups]
-    if not decays or max(decays) == 0:
-        return 0.0
-    is_adam = "ada" in optimizer or optimizer in ("muon", "lion") or any("betas" in group for group in step.groups)
-    shares = []
-    for name in names:
-        weight = step.before[name].float()
-        pull = weight.numel() ** 0.5 if is_adam and _is_decoupled(step, optimizer) else _norm(step.grads[name])
-        shares.append(max(decays) * _norm(weight) / max(pull, 1e-30))
-    return median(shares)
+def _decay(step: StepSeen, names: list[str]) -> tuple[float, float]:
+    """Decay's pull against the gradient's, and the share of a weight that decay takes in a step.
+
+    Apart from the gradient (AdamW): in the median of the matrices, against the most Adam lets a gradient pull, which is
+    1 for each number. Added to it (SGD, Adam): of all matrices together, since what begins at zero, a head or the last
+    scale of a branch, leaves single layers without a gradient at first."""
+    decay = max((float(group.get("weight_decay") or 0.0) for group in step.groups), default=0.0)
+    lr = max((float(group["lr"]) / (1 - float(group.get("momentum") or 0.0)) for group in step.groups), default=0.0)
+    weights = {name: step.before[name].float() for name in names}
+    apart = median(_norm(weight) / weight.numel() ** 0.5 for weight in weights.values())
+    together = sum(_norm(weight) ** 2 for weight in weights.values()) ** 0.5
+    gradient = sum(_norm(grad) ** 2 for grad in step.grads.values()) ** 0.5
+    return decay * (apart if is_apart(step) else together / max(gradient, 1e-30)), decay * lr
 
 
-def _is_decoupled(step: StepSeen, optimizer: str) -> bool:
+def is_apart(step: StepSeen) -> bool:
+    """Whether decay is apart from the gradient: torch's Adam kinds say so, Muon's always is."""
     by_group = [group["decoupled_weight_decay"] for group in step.groups if "decoupled_weight_decay" in group]
-    return any(by_group) or optimizer.lower() in DECOUPLED
+    return any(by_group) or any("ns_steps" in group or "adjust_lr_fn" in group for group in step.groups)
 
 
 def _norm(values: Tensor) -> float:

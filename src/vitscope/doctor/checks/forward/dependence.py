@@ -53,4 +53,4 @@ def _company(patient: Patient, images: Tensor, features: Tensor) -> float:
 
 
 def _size(values: Tensor) -> float:
-    return float(values.float().pow(2).mean().sqrt())
+    return float(values.double().pow(2).mean().sqrt())

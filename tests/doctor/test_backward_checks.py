@@ -1,0 +1,219 @@
+"""What gradients and one watched step give away: each fault is named, and its healthy neighbour is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from doctor.conftest import CLASSES, small_vit
+from doctor.healthy import PlainViT, healthy, plain_cnn
+from vitscope.doctor.causes import CAUSES, NOTES
+from vitscope.doctor.checks import backward
+from vitscope.doctor.examination import Report, examine
+from vitscope.doctor.finding import Finding
+from vitscope.doctor.patient import Patient
+
+Make = Callable[..., Patient]
+
+
+def examined(one: Patient) -> Report:
+    """Whatever is found can be said, in both languages."""
+    report = examine(one, backward.CHECKS)
+    for finding in report.findings:
+        cause = CAUSES[finding.cause]
+        for text in (cause.title, cause.evidence, cause.cost, cause.action, cause.effect):
+            assert text.said("en", finding.numbers)
+            assert text.said("zh", finding.numbers)
+    for note in report.notes:
+        assert NOTES[note.name].text.said("zh", note.numbers)
+    return report
+
+
+def causes(one: Patient) -> list[str]:
+    return [finding.cause for finding in examined(one).findings]
+
+
+def only(one: Patient) -> Finding:
+    (finding,) = examined(one).findings
+    return finding
+
+
+def in_parts(model: nn.Module, optimizer: torch.optim.Optimizer, parts: int, *, divides: bool) -> Any:
+    def step(images: Tensor, labels: Tensor) -> None:
+        optimizer.zero_grad()
+        for x, y in zip(images.chunk(parts), labels.chunk(parts), strict=True):
+            loss = F.cross_entropy(model(x), y)
+            (loss / parts if divides else loss).backward()
+        optimizer.step()
+
+    return step
+
+
+def test_a_detached_layer_is_named(patient: Make) -> None:
+    torch.manual_seed(0)
+    model = PlainViT()
+    model.blocks[1].register_forward_hook(lambda _module, _given, gave: gave.detach())
+    found = next(one for one in examined(patient(model)).findings if one.cause == "no_gradient_for")
+    assert found.confidence > 0.9
+    assert "patch.weight" in found.numbers["names"]
+    assert found.numbers["share"] > 0.5
+
+
+def test_a_part_no_task_needs_is_a_note(patient: Make) -> None:
+    model = PlainViT()
+    model.pooler = nn.Linear(64, 64)
+    report = examined(patient(model))
+    assert report.findings == []
+    assert [note.name for note in report.notes] == ["unused_parameters"]
+
+
+def test_a_head_of_zeros_is_healthy(patient: Make) -> None:
+    model = PlainViT()
+    nn.init.zeros_(model.head.weight)
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3, weight_decay=0.0)
+    assert causes(patient(model, optimizer=optimizer)) == []
+
+
+@pytest.mark.parametrize("is_frozen", [True, False])
+def test_a_head_that_nothing_moves(patient: Make, is_frozen: bool) -> None:
+    model = small_vit()
+    if is_frozen:
+        model.head.requires_grad_(False)  # pyright: ignore
+    rest = [one for name, one in model.named_parameters() if not name.startswith("head")]
+    found = only(patient(model, optimizer=torch.optim.AdamW(rest, 1e-3)))
+    assert (found.cause, found.numbers["name"]) == ("head_frozen", "head")
+    assert ("requires_grad" in found.numbers["how"]) == is_frozen
+
+
+def test_a_backbone_that_nothing_moves(patient: Make) -> None:
+    model = small_vit()
+    optimizer = torch.optim.AdamW(model.head.parameters(), 1e-3)  # pyright: ignore
+    found = only(patient(model, optimizer=optimizer))
+    assert found.cause == "not_in_optimizer"
+    assert found.numbers["share"] > 0.9
+    for module in model.modules():
+        if isinstance(module, nn.LayerNorm):
+            nn.init.normal_(module.weight, 1.0, 0.1)  # as training leaves it
+    report = examined(patient(model, optimizer=optimizer))
+    assert report.findings == []
+    assert "linear_probe" in [note.name for note in report.notes]
+
+
+def test_gradients_that_vanish_on_their_way(patient: Make) -> None:
+    torch.manual_seed(0)
+    deep = nn.Sequential(nn.Flatten(), nn.Linear(768, 32), nn.Sigmoid())
+    for _ in range(20):
+        deep += nn.Sequential(nn.Linear(32, 32), nn.Sigmoid())
+    deep.append(nn.Linear(32, CLASSES))
+    assert "gradients_vanishing" in causes(patient(deep))
+
+
+def test_gradients_that_explode(patient: Make) -> None:
+    model = healthy("plain cnn")
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(50)
+    report = examined(patient(model))
+    assert "gradients_exploding" in [finding.cause for finding in report.findings]
+    assert "large_gradient" in [note.name for note in report.notes]
+
+
+def test_units_that_no_picture_wakes(patient: Make) -> None:
+    model = plain_cnn()
+    for layer in (model[0], model[3], model[7]):  # pyright: ignore
+        layer.bias.data.sub_(20)
+    found = next(one for one in examined(patient(model)).findings if one.cause == "dead_units")
+    assert found.numbers["mean"] == 1.0
+
+
+@pytest.mark.parametrize("name", ["vit_tiny", "plain cnn", "resnet18"])
+@pytest.mark.parametrize("divides", [True, False])
+def test_accumulation(patient: Make, name: str, divides: bool) -> None:
+    model = healthy(name)
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+    report = examined(patient(model, optimizer=optimizer, step=in_parts(model, optimizer, 4, divides=divides)))
+    assert [one.cause for one in report.findings] == ([] if divides else ["accumulation_not_divided"])
+    assert [one.numbers["parts"] for one in report.findings] == ([] if divides else [4])
+
+
+@pytest.mark.parametrize("divides", [True, False])
+def test_accumulation_over_several_calls(patient: Make, divides: bool) -> None:
+    model, calls = small_vit(), [0]
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+
+    def step(images: Tensor, labels: Tensor) -> None:
+        loss = F.cross_entropy(model(images), labels)
+        (loss / 3 if divides else loss).backward()
+        calls[0] += 1
+        if calls[0] % 3 == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+
+    found = causes(patient(model, optimizer=optimizer, step=step))
+    assert found == ([] if divides else ["accumulation_not_divided"])
+
+
+@pytest.mark.parametrize("is_sgd", [True, False])
+def test_clipping_to_nothing(patient: Make, is_sgd: bool) -> None:
+    model = small_vit()
+    params = model.parameters()
+    optimizer = torch.optim.SGD(params, 0.01) if is_sgd else torch.optim.AdamW(params, 1e-3)
+    found = examined(patient(model, optimizer=optimizer, clip_norm=1e-4)).findings
+    assert [one.cause for one in found] == ["clip_too_small", "updates_too_small"][: 1 + is_sgd]
+    assert found[0].numbers["given"] == pytest.approx(1e-4, rel=1e-2)
+
+
+@pytest.mark.parametrize("name", ["vit_tiny", "plain cnn"])
+@pytest.mark.parametrize("kind", ["AdamW", "SGD"])
+def test_decay_that_undoes_learning(patient: Make, name: str, kind: str) -> None:
+    model = healthy(name)
+    optimizer = getattr(torch.optim, kind)(model.parameters(), 1e-3, weight_decay=10.0)
+    found = next(one for one in examined(patient(model, optimizer=optimizer)).findings)
+    assert (found.cause, found.numbers["decay"]) == ("weight_decay_too_high", 10.0)
+
+
+def test_steps_too_large_and_too_small(patient: Make) -> None:
+    large = only(patient(small_vit(), lr=0.1))
+    assert large.cause == "updates_too_large"
+    assert large.numbers["ratio"] == pytest.approx(0.1 / 0.02, rel=0.1)  # Adam's first step is the lr everywhere
+    small = only(patient(small_vit(), lr=1e-9))
+    assert small.cause == "updates_too_small"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "has_scaler", "expected"),
+    [
+        (torch.float16, False, ["fp16_without_scaler"]),
+        (torch.float16, True, []),
+        (torch.bfloat16, False, []),
+    ],
+)
+def test_fp16_needs_a_scaler(patient: Make, dtype: torch.dtype, has_scaler: bool, expected: list[str]) -> None:
+    model = small_vit()
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+    scaler = torch.amp.GradScaler("cpu", enabled=has_scaler)  # pyright: ignore[reportPrivateImportUsage]
+
+    def step(images: Tensor, labels: Tensor) -> None:
+        optimizer.zero_grad()
+        with torch.autocast("cpu", dtype):
+            loss = F.cross_entropy(model(images).float(), labels)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+    assert causes(patient(model, optimizer=optimizer, step=step)) == expected
+
+
+def test_without_an_optimiser_nothing_is_said_of_it(patient: Make) -> None:
+    one = patient()
+    one.make_trainer = one.optimizer = None
+    report = examined(one)
+    left_out = {asked.check.name for asked in report.asked if asked.seen.left_out == "no_optimizer"}
+    assert "size of one step" in left_out
+    assert "the optimiser moves everything" in left_out
+    assert report.verdict == "healthy"
