@@ -30,7 +30,7 @@ def mean_std_of_bytes(script: Script) -> None:
     script.mean, script.std = tuple(255 * one for one in script.mean), tuple(255 * one for one in script.std)
 
 
-@FAULTS("normalisation_wrong")
+@FAULTS("validation_normalised_otherwise", "normalisation_wrong")
 def validation_normalised_otherwise(script: Script) -> None:
     """validation is not normalised as training is: the line was forgotten there"""
     script.val_mean, script.val_std = (0.0,), (1.0,)
@@ -93,7 +93,7 @@ def constant_images(script: Script) -> None:
         part.images = part.images.mean((1, 2, 3), keepdim=True).expand_as(part.images).contiguous()
 
 
-@FAULTS("duplicate_only")
+@FAULTS("duplicate_only_data")
 def duplicates_only(script: Script) -> None:
     """a copy loop gone wrong: 40 pictures, over and over"""
     script.train = script.train.picked(torch.arange(len(script.train)) % 40)
@@ -128,7 +128,7 @@ def normalised_twice(script: Script) -> None:
         part.images = part.images / 255
 
 
-@FAULTS("duplicate_only", "too_few_images", "constant_images", is_listed=False)
+@FAULTS("duplicate_only_data", "too_few_images", "constant_images", is_listed=False)
 def one_picture_a_class(script: Script) -> None:
     """an index bug shows the first picture of a class for all of that class"""
     labels = script.train.labels

@@ -167,7 +167,7 @@ def init_x50(script: Script) -> None:
     script.surgery.append(partial(_each_weight, change=lambda weight: weight.mul_(50)))
 
 
-@FAULTS("output_ignores_input", "no_gradient_for")
+@FAULTS("init_zero", "output_ignores_input", "no_gradient_for")
 def init_zero(script: Script) -> None:
     """every weight and bias begins at zero"""
     script.surgery.append(partial(_each_weight, change=lambda weight: weight.zero_()))
@@ -186,7 +186,7 @@ def dropout_90(script: Script) -> None:
     script.surgery.append(set_rate)
 
 
-@FAULTS("position_table_wrong", needs=("ours",))
+@FAULTS("position_table_wrong_size", needs=("ours",))
 def table_of_another_size(script: Script) -> None:
     """a frozen table of 14 x 14 positions, of which the first rows are taken"""
 
