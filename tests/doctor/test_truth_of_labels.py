@@ -35,8 +35,8 @@ def real(patient: Make, name: str, share: float, val_share: float = 0.0) -> Pati
         dataset = open_dataset(name)
     except VitscopeError as error:
         pytest.skip(f"{name} is not here: {error.what}")
-    images, labels = plain_pictures(dataset, "train", 2048)
-    val_images, val_labels = plain_pictures(dataset, "val", 512)
+    images, labels = plain_pictures(dataset, "train", 2048, seconds=600)
+    val_images, val_labels = plain_pictures(dataset, "val", 512, seconds=600)
     val = loader_of(val_images / 127.5 - 1, drawn_anew(val_labels, val_share, 1))
     model = small_vit(img_size=32, num_classes=10)
     return patient(model, images / 127.5 - 1, drawn_anew(labels, share), val_loader=val)
@@ -71,7 +71,7 @@ def test_training_labels_one_class_further_than_validation(patient: Make) -> Non
 
 
 def open_digits() -> tuple[Tensor, Tensor]:
-    images, labels = plain_pictures(open_dataset("digits"), "train", 2048)
+    images, labels = plain_pictures(open_dataset("digits"), "train", 2048, seconds=600)
     return images / 127.5 - 1, labels
 
 
@@ -82,8 +82,8 @@ def test_too_few_say_nothing(patient: Make) -> None:
 
 def test_few_pictures_of_a_hard_set_are_too_few(patient: Make) -> None:
     dataset = open_dataset("shapes")
-    images, labels = plain_pictures(dataset, "train", 40)
-    val_images, val_labels = plain_pictures(dataset, "val", 300)
+    images, labels = plain_pictures(dataset, "train", 40, seconds=600)
+    val_images, val_labels = plain_pictures(dataset, "val", 300, seconds=600)
     val = loader_of(val_images / 127.5 - 1, val_labels)
     model = small_vit(img_size=32, num_classes=10)
     seen = amount_of_pictures(patient(model, images / 127.5 - 1, labels, val_loader=val))
@@ -97,3 +97,12 @@ def test_few_pictures_of_an_easy_set_are_a_note(patient: Make) -> None:
     assert causes(seen) == []
     assert [note.name for note in seen.notes] == ["few_pictures"]
     assert causes(amount_of_pictures(patient())) == []
+
+
+def test_three_pictures_of_a_class_are_too_few_of_any_set(patient: Make) -> None:
+    images, labels = open_digits()
+    few = torch.cat([(labels == one).nonzero().flatten()[:3] for one in range(10)])
+    val_images, val_labels = plain_pictures(open_dataset("digits"), "val", 200, seconds=600)
+    val = loader_of(val_images / 127.5 - 1, val_labels)
+    one = patient(small_vit(img_size=32, num_classes=10), images[few], labels[few], val_loader=val)
+    assert causes(amount_of_pictures(one)) == ["too_few_images"]

@@ -27,14 +27,14 @@ NOTES: tuple[Remark, ...] = (
         name="pixels_not_centred",
         text=Text(
             "Pixels go from {low:.3g} to {high:.3g}: usual is about -1 to 1.",
-            "像素范围是 {low:.3g} 到 {high:.3g}:通常约为 -1 到 1。",
+            "像素范围是 {low:.3g} 到 {high:.3g}：通常约为 -1 到 1。",
         ),
     ),
     Remark(
         name="few_leaks",
         text=Text(
             "{found} validation pictures have a copy in training: too few to change the result.",
-            "有 {found} 张验证图像在训练集中存在副本:数量太少,不影响结果。",
+            "有 {found} 张验证图像在训练集中存在副本：数量太少，不影响结果。",
         ),
     ),
     Remark(
@@ -48,7 +48,7 @@ NOTES: tuple[Remark, ...] = (
         name="few_pictures",
         text=Text(
             "{per_class:.1f} pictures of each class are few; pretrained weights would help.",
-            "平均每类 {per_class:.1f} 张图像偏少;使用预训练权重会有帮助。",
+            "平均每类 {per_class:.1f} 张图像偏少；使用预训练权重会有帮助。",
         ),
     ),
 )
@@ -56,15 +56,15 @@ NOTES: tuple[Remark, ...] = (
 LEFT_OUT: tuple[Remark, ...] = (
     Remark(
         name="labels_are_no_classes",
-        text=Text("Labels are not one class each.", "标签不是单一类别,无法判断。"),
+        text=Text("Labels are not one class each.", "标签不是单一类别，无法判断。"),
     ),
     Remark(
         name="one_output",
-        text=Text("The model has a single output, so it names no classes.", "模型只有一个输出,不区分类别。"),
+        text=Text("The model has a single output, so it names no classes.", "模型只有一个输出，不区分类别。"),
     ),
     Remark(
         name="too_few_to_judge",
-        text=Text("There are too few pictures to judge this by.", "图像太少,无法判断。"),
+        text=Text("There are too few pictures to judge this by.", "图像太少，无法判断。"),
     ),
     Remark(
         name="no_validation_part",
@@ -72,7 +72,7 @@ LEFT_OUT: tuple[Remark, ...] = (
     ),
     Remark(
         name="pictures_are_all_alike",
-        text=Text("The pictures are all alike, so this cannot be asked of them.", "图像几乎都一样,无法判断。"),
+        text=Text("The pictures are all alike, so this cannot be asked of them.", "图像几乎都一样，无法判断。"),
     ),
     Remark(
         name="no_colours",
@@ -82,11 +82,11 @@ LEFT_OUT: tuple[Remark, ...] = (
         name="validation_comes_in_another_order",
         text=Text(
             "Validation comes in another order each time, and not to its end, so it cannot be compared.",
-            "验证数据每次顺序不同且未能读完,无法比较。",
+            "验证数据每次顺序不同且未能读完，无法比较。",
         ),
     ),
     Remark(
         name="one_class_only",
-        text=Text("Only one class was seen, so there is nothing to tell apart.", "只看到一个类别,无从区分。"),
+        text=Text("Only one class was seen, so there is nothing to tell apart.", "只看到一个类别，无从区分。"),
     ),
 )

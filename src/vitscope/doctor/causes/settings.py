@@ -10,32 +10,32 @@ CAUSES: tuple[Cause, ...] = (
         title=Text("attention heads that are too narrow", "注意力头的维度太小"),
         evidence=Text(
             "Each head has {dim} numbers ({width} wide / {heads} heads): its scores have rank {dim} at most.",
-            "每个头只有 {dim} 维(宽度 {width} / {heads} 个头):其注意力分数的秩最多为 {dim}。",
+            "每个头只有 {dim} 维（宽度 {width} / {heads} 个头）：其注意力分数的秩最多为 {dim}。",
         ),
         cost=Text(
             "Narrow heads cannot pick out single tokens: accuracy suffers, and training may not converge.",
-            "过窄的头无法挑出单个 token:准确率下降,训练可能不收敛。",
+            "过窄的头无法挑出单个 token：准确率下降，训练可能不收敛。",
         ),
         action=Text(
             "Fewer heads for the same width: num_heads={better}; 32 to 64 numbers a head work best.",
-            "宽度不变,减少头数:num_heads={better};每个头 32 到 64 维效果最好。",
+            "宽度不变，减少头数：num_heads={better}；每个头 32 到 64 维效果最好。",
         ),
-        effect=Text("Same cost, better accuracy.", "计算量不变,准确率更高。"),
+        effect=Text("Same cost, better accuracy.", "计算量不变，准确率更高。"),
     ),
     Cause(
         name="patch_too_coarse",
         title=Text("patches too large for the picture", "对这种图像来说 patch 太大"),
         evidence=Text(
             "Patch {patch} cuts {height} x {width} pixels into {tokens} patches of {pixels} pixels each.",
-            "patch 大小 {patch} 把 {height} x {width} 的图像只切成 {tokens} 块,每块 {pixels} 个像素。",
+            "patch 大小 {patch} 把 {height} x {width} 的图像只切成 {tokens} 块，每块 {pixels} 个像素。",
         ),
         cost=Text(
             "Attention has almost nothing to compare; all detail must pass one linear layer.",
-            "注意力几乎没有可比较的内容;所有细节都要挤过一个线性层。",
+            "注意力几乎没有可比较的内容；所有细节都要挤过一个线性层。",
         ),
         action=Text(
             "Take patch_size={better}: 64 patches or more; it costs more time.",
-            "改用 patch_size={better}:至少 64 块;计算时间会增加。",
+            "改用 patch_size={better}：至少 64 块；计算时间会增加。",
         ),
         effect=Text("Several points of accuracy.", "准确率可提高数个百分点。"),
     ),
@@ -44,49 +44,49 @@ CAUSES: tuple[Cause, ...] = (
         title=Text("BatchNorm with one picture at a time", "批大小为 1 却使用 BatchNorm"),
         evidence=Text(
             "{norms} BatchNorm layers see {batch} picture at a time in training.",
-            "模型有 {norms} 个 BatchNorm 层,训练时每次只看到 {batch} 张图像。",
+            "模型有 {norms} 个 BatchNorm 层，训练时每次只看到 {batch} 张图像。",
         ),
         cost=Text(
             "Each picture is normalised by itself, so training and evaluation are two different models.",
-            "每张图像只用自身统计量归一化,训练与评估成了两个不同的模型。",
+            "每张图像只用自身统计量归一化，训练与评估成了两个不同的模型。",
         ),
         action=Text(
             "Use batches of 16 or more, or GroupNorm or LayerNorm; accumulation does not help here.",
-            "使用 16 以上的批大小,或改用 GroupNorm、LayerNorm;梯度累积对此无效。",
+            "使用 16 以上的批大小，或改用 GroupNorm、LayerNorm；梯度累积对此无效。",
         ),
         effect=Text("Validation follows training.", "验证表现会跟上训练表现。"),
     ),
     Cause(
         name="dropout_too_high",
-        title=Text("dropout that leaves almost nothing", "dropout 过高,几乎什么都没留下"),
+        title=Text("dropout that leaves almost nothing", "dropout 过高，几乎什么都没留下"),
         evidence=Text(
             "In training {share:.0%} of what enters '{layer}' is dropped; {layers} layers drop that much.",
-            "训练时进入“{layer}”的激活有 {share:.0%} 被丢弃;共有 {layers} 层丢弃如此之多。",
+            "训练时进入“{layer}”的激活有 {share:.0%} 被丢弃；共有 {layers} 层丢弃如此之多。",
         ),
         cost=Text(
             "What is left is mostly noise: the loss falls slowly or not at all.",
-            "剩下的主要是噪声:损失下降缓慢甚至不下降。",
+            "剩下的主要是噪声：损失下降缓慢甚至不下降。",
         ),
-        action=Text("Set dropout to 0.1 (at most 0.5).", "把 dropout 设为 0.1(最多 0.5)。"),
+        action=Text("Set dropout to 0.1 (at most 0.5).", "把 dropout 设为 0.1（最多 0.5）。"),
         effect=Text("The training loss falls in the first epoch.", "训练损失在第一轮就会下降。"),
     ),
     Cause(
         name="weight_decay_too_high",
-        title=Text("weight decay that eats the weights", "权重衰减过强,权重被不断抹去"),
+        title=Text("weight decay that eats the weights", "权重衰减过强，权重被不断抹去"),
         evidence=Text(
             "Decay {decay:g} at lr {lr:g} takes {taken:.0%} of every weight in {steps} steps; added to the gradient "
             "it is "
             "{ratio:.1f} times as large (0: it is not added).",
-            "衰减 {decay:g}、学习率 {lr:g} 时,每 {steps} 步抹去每个权重的 {taken:.0%};加到梯度上时是梯度的 "
+            "衰减 {decay:g}、学习率 {lr:g} 时，每 {steps} 步抹去每个权重的 {taken:.0%}；加到梯度上时是梯度的 "
             "{ratio:.1f} 倍"
-            "(0 表示不加到梯度上)。",
+            "（0 表示不加到梯度上）。",
         ),
         cost=Text(
             "Weights shrink faster than they learn: the output goes to the mean of the classes.",
-            "权重缩小得比学习更快:输出趋于各类别的平均。",
+            "权重缩小得比学习更快：输出趋于各类别的平均。",
         ),
         action=Text("Set weight decay to {usual:g}.", "把权重衰减设为 {usual:g}。"),
-        effect=Text("Weights keep their size and the loss falls.", "权重保持大小,损失开始下降。"),
+        effect=Text("Weights keep their size and the loss falls.", "权重保持大小，损失开始下降。"),
     ),
     Cause(
         name="position_table_wrong_size",
@@ -94,15 +94,15 @@ CAUSES: tuple[Cause, ...] = (
         evidence=Text(
             "'{name}' has {places} rows and is not trained; the picture has {down} x {across} = {tokens} patches. "
             "{equal:.0%} of its rows are not their own, its lines are {period} places long (0: none found).",
-            "“{name}”有 {places} 行且不参与训练;图像有 {down} x {across} = {tokens} 块。"
-            "{equal:.0%} 的行与其他行重复,其行长为 {period}(0 表示未发现)。",
+            "“{name}”有 {places} 行且不参与训练；图像有 {down} x {across} = {tokens} 块。"
+            "{equal:.0%} 的行与其他行重复，其行长为 {period}（0 表示未发现）。",
         ),
         cost=Text(
-            "Patches are told wrong places, and training cannot mend it.", "图像块得到错误的位置,训练也无法纠正。"
+            "Patches are told wrong places, and training cannot mend it.", "图像块得到错误的位置，训练也无法纠正。"
         ),
         action=Text(
             "Resample the table to the grid in two dimensions (model.set_input_size), or let it learn.",
-            "按二维网格重采样位置表(model.set_input_size),或让它参与训练。",
+            "按二维网格重采样位置表（model.set_input_size），或让它参与训练。",
         ),
         effect=Text("Neighbouring patches have neighbouring places.", "相邻的图像块得到相邻的位置。"),
     ),
@@ -112,7 +112,7 @@ NOTES: tuple[Remark, ...] = (
     Remark(
         name="head_dim_small",
         text=Text(
-            "Heads of {dim} numbers are narrow; 32 to 64 work best.", "每个头 {dim} 维偏窄;32 到 64 维效果最好。"
+            "Heads of {dim} numbers are narrow; 32 to 64 work best.", "每个头 {dim} 维偏窄；32 到 64 维效果最好。"
         ),
     ),
     Remark(
@@ -123,28 +123,28 @@ NOTES: tuple[Remark, ...] = (
         name="position_table_other_size",
         text=Text(
             "The position table '{name}' has {places} rows for {tokens} patches.",
-            "位置编码表“{name}”有 {places} 行,而图像有 {tokens} 块。",
+            "位置编码表“{name}”有 {places} 行，而图像有 {tokens} 块。",
         ),
     ),
     Remark(
         name="lr_bold_for_fine_tuning",
         text=Text(
             "lr {lr:g} is high for pretrained weights; {usual:g} is usual.",
-            "对预训练权重来说学习率 {lr:g} 偏高;常用值为 {usual:g}。",
+            "对预训练权重来说学习率 {lr:g} 偏高；常用值为 {usual:g}。",
         ),
     ),
     Remark(
         name="guide_differs",
         text=Text(
             "For {pictures:,} pictures ({kind}) the tuning guide sets other values, in brackets: {departures}.",
-            "对 {pictures:,} 张图像({kind}),调参指南建议不同的取值(括号内):{departures}。",
+            "对 {pictures:,} 张图像（{kind}），调参指南建议不同的取值（括号内）：{departures}。",
         ),
     ),
     Remark(
         name="model_large_for_data",
         text=Text(
             "{weights:,} weights for {pictures:,} pictures: a smaller model or pretrained weights may do better.",
-            "{pictures:,} 张图像对应 {weights:,} 个权重:更小的模型或预训练权重可能更好。",
+            "{pictures:,} 张图像对应 {weights:,} 个权重：更小的模型或预训练权重可能更好。",
         ),
     ),
 )

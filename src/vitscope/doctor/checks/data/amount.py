@@ -8,7 +8,7 @@ from vitscope.doctor.experiments.probe import predict_other
 from vitscope.doctor.finding import Finding, Note, Seen
 from vitscope.doctor.glance import glance
 from vitscope.doctor.patient import Patient
-from vitscope.doctor.thresholds import FEW, FEW_AGREEMENT, FEW_PER_CLASS
+from vitscope.doctor.thresholds import FEW, FEW_AGREEMENT, FEW_PER_CLASS, HARDLY_ANY, HARDLY_ANY_AGREEMENT
 
 
 def amount_of_pictures(patient: Patient) -> Seen:
@@ -37,7 +37,8 @@ def amount_of_pictures(patient: Patient) -> Seen:
         seen.notes.append(Note("few_pictures", numbers))
         return seen
     seen.measured["held_out_agreement"] = held_out
-    if held_out < FEW_AGREEMENT:
+    enough = HARDLY_ANY_AGREEMENT if distinct / classes < HARDLY_ANY else FEW_AGREEMENT
+    if held_out < enough:
         seen.findings.append(Finding("too_few_images", 0.8, {**numbers, "agreement": held_out}))
     else:
         seen.notes.append(Note("few_pictures", numbers))

@@ -39,7 +39,9 @@ def plain_survey(patient: Patient, dataset: Dataset) -> Survey:
     return held
 
 
-def plain_pictures(dataset: Dataset, part: str, count: int) -> tuple[Tensor, Tensor]:
+def plain_pictures(
+    dataset: Dataset, part: str, count: int, *, seconds: float = GLANCE_SECONDS
+) -> tuple[Tensor, Tensor]:
     """(n, 3, SIDE, SIDE) from 0 to 255 and (n,) labels, spread evenly over the part, in any order; unreadable
     ones are left out, and what takes too long to read."""
     numbers = dataset.splits[part]
@@ -48,7 +50,7 @@ def plain_pictures(dataset: Dataset, part: str, count: int) -> tuple[Tensor, Ten
     labels: list[int] = []
     began = time.perf_counter()
     for number in np.random.default_rng(0).permutation(chosen).tolist():
-        if time.perf_counter() - began > GLANCE_SECONDS and len(images) >= PROBE_PICTURES:
+        if time.perf_counter() - began > seconds and len(images) >= PROBE_PICTURES:
             break
         try:
             picture = decode_image(dataset.source.read(number), pixel_limit=dataset.config.pixel_limit)
