@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from vitscope.doctor.causes import CAUSES, LEFT_OUT, NOTES
+from vitscope.doctor.causes import LEFT_OUT, NOTES, cause_for
 from vitscope.doctor.finding import Seen
 
 
 def causes(seen: Seen) -> list[str]:
     """Names of what was found, surest first; every sentence of each can be said in both languages."""
     for finding in seen.findings:
-        cause = CAUSES[finding.cause]
+        cause = cause_for(finding.cause, finding.numbers)
         for text in (cause.title, cause.evidence, cause.cost, cause.action, cause.effect):
             assert text.said("en", finding.numbers)
             assert text.said("zh", finding.numbers)

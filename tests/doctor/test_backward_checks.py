@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from doctor.conftest import CLASSES, small_vit
 from doctor.healthy import PlainViT, healthy, plain_cnn
-from vitscope.doctor.causes import CAUSES, NOTES
+from vitscope.doctor.causes import NOTES, cause_for
 from vitscope.doctor.checks import backward
 from vitscope.doctor.examination import Report, examine
 from vitscope.doctor.finding import Finding
@@ -25,7 +25,7 @@ def examined(one: Patient) -> Report:
     """Whatever is found can be said, in both languages."""
     report = examine(one, backward.CHECKS)
     for finding in report.findings:
-        cause = CAUSES[finding.cause]
+        cause = cause_for(finding.cause, finding.numbers)
         for text in (cause.title, cause.evidence, cause.cost, cause.action, cause.effect):
             assert text.said("en", finding.numbers)
             assert text.said("zh", finding.numbers)

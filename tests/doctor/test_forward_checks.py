@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from doctor.conftest import CLASSES, pictures, small_vit
 from doctor.healthy import PlainBlock, PlainViT, healthy, plain_cnn
-from vitscope.doctor.causes import CAUSES, NOTES
+from vitscope.doctor.causes import NOTES, cause_for
 from vitscope.doctor.checks import forward
 from vitscope.doctor.checks.forward.position import shuffled_patches
 from vitscope.doctor.examination import Report, examine
@@ -28,7 +28,7 @@ def examined(one: Patient) -> Report:
     """Whatever is found can be said, in both languages."""
     report = examine(one, forward.CHECKS)
     for finding in report.findings:
-        cause = CAUSES[finding.cause]
+        cause = cause_for(finding.cause, finding.numbers)
         for text in (cause.title, cause.evidence, cause.cost, cause.action, cause.effect):
             assert text.said("en", finding.numbers)
             assert text.said("zh", finding.numbers)
