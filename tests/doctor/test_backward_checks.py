@@ -214,6 +214,6 @@ def test_without_an_optimiser_nothing_is_said_of_it(patient: Make) -> None:
     one.make_trainer = one.optimizer = None
     report = examined(one)
     left_out = {asked.check.name for asked in report.asked if asked.seen.left_out == "no_optimizer"}
-    assert "size of one step" in left_out
-    assert "the optimiser moves everything" in left_out
+    assert "step_size" in left_out
+    assert "optimizer_reach" in left_out
     assert report.verdict == "healthy"

@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 import torch
 
-from doctor.conftest import loader_of, pictures
+from doctor.conftest import loader_of, pictures, small_vit
 from doctor.seen import causes, notes
 from vitscope.doctor.checks.data.copies import copies
 from vitscope.doctor.checks.data.leaks import leaks
+from vitscope.doctor.module_patient import module_patient
 from vitscope.doctor.patient import Patient
 
 Make = Callable[..., Patient]
@@ -50,6 +51,33 @@ def test_near_copies_leak_too(patient: Make) -> None:
     seen = leaks(one)
     assert causes(seen) == ["validation_leaked"]
     assert seen.findings[0].numbers["kind"] == "near"
+
+
+def test_copies_that_training_shifts_and_mirrors(patient: Make) -> None:
+    """A loader varies them, so that no two pictures are equal, nor look alike pixel by pixel."""
+    images, labels = pictures()
+    val_images, val_labels = pictures(128, seed=1)
+    everything, classes = torch.cat([images, val_images]), torch.cat([labels, val_labels])
+
+    class Varied(torch.utils.data.Dataset[tuple[torch.Tensor, torch.Tensor]]):
+        def __init__(self, rows: torch.Tensor) -> None:
+            self.rows = rows
+
+        def __len__(self) -> int:
+            return len(self.rows)
+
+        def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+            down, across, mirrored = torch.randint(0, 5, (3,)).tolist()
+            padded = torch.nn.functional.pad(self.rows[index], (2, 2, 2, 2))[:, down : down + 16, across : across + 16]
+            return padded.flip(-1) if mirrored % 2 else padded, classes[index]
+
+    def found(rows: torch.Tensor) -> list[str]:
+        loader = torch.utils.data.DataLoader(Varied(rows), 32)
+        one = module_patient(small_vit(), loader, val_loader=loader_of(val_images, val_labels))
+        return causes(leaks(one))
+
+    assert found(everything) == ["validation_leaked"]
+    assert found(images) == []
 
 
 def test_one_copy_is_a_note(patient: Make) -> None:

@@ -29,6 +29,20 @@ def test_all_of_one_value(patient: Make) -> None:
     assert seen.findings[0].numbers["flat"] == 256
 
 
+def test_shifted_ones_have_a_border(patient: Make) -> None:
+    """Also after crops that pad; a square drawn in the middle of a plain ground is no such picture."""
+    images, labels = pictures()
+    values = torch.rand(len(images), 3, 1, 1, generator=torch.Generator().manual_seed(0))
+    shifted = torch.zeros_like(images)
+    shifted[:, :, 2:, :-3] = values
+    seen = flat_pictures(patient(images=shifted, labels=labels))
+    assert causes(seen) == ["constant_images"]
+    assert seen.findings[0].numbers["flat"] == 256
+    drawn = torch.zeros_like(images)
+    drawn[:, :, 2:14, 2:14] = values
+    assert causes(flat_pictures(patient(images=drawn, labels=labels))) == []
+
+
 def test_a_few_are_a_note(patient: Make) -> None:
     images, labels = pictures()
     images[:3] = 0

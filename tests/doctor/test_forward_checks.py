@@ -64,7 +64,7 @@ def scaled(model: nn.Module, times: float) -> nn.Module:
 def test_a_table_of_the_wrong_size_is_told_from_other_failures(patient: Make) -> None:
     model = PlainViT()
     model.pos_embed = nn.Parameter(torch.randn(1, 64, 64), requires_grad=False)
-    found = first(patient(model, num_classes=CLASSES))
+    found = first(patient(model))
     assert (found.cause, found.numbers["rows"], found.numbers["patches"]) == ("position_table_wrong_size", 64, 16)
     assert found.ends
     one = patient()
@@ -92,6 +92,15 @@ def test_softmax_before_the_loss(patient: Make) -> None:
     assert found.numbers["floor"] == pytest.approx(math.log(math.e + CLASSES - 1) - 1, abs=1e-3)
     in_the_loss = patient(plain_cnn(), loss=lambda logits, labels: F.cross_entropy(logits.softmax(-1), labels))
     assert first(in_the_loss).cause == "softmax_before_loss"
+
+
+@pytest.mark.parametrize("then", [torch.sigmoid, torch.tanh], ids=["sigmoid", "tanh"])
+def test_anything_that_leaves_little_room(patient: Make, then: Callable[[Tensor], Tensor]) -> None:
+    smoothed = nn.CrossEntropyLoss(label_smoothing=0.1)
+    found = first(patient(Then(healthy("plain cnn"), then), loss=smoothed))
+    assert found.cause == "softmax_before_loss"
+    assert found.numbers["most"] == pytest.approx(1.0)
+    assert found.numbers["least"] == pytest.approx(0.0 if then is torch.sigmoid else -1.0)
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,19 @@ def test_red_and_blue_swapped(patient: Make) -> None:
     assert seen.findings[0].numbers["order"] == "2, 1, 0"
 
 
+def test_swapped_before_normalisation(patient: Make) -> None:
+    """Each channel is normalised by the numbers of another one: only black and white give it away."""
+    red, green, blue = (torch.rand(384, 1, 16, 16, generator=torch.Generator().manual_seed(s)) for s in range(3))
+    photographs = torch.cat([red.sqrt(), green, blue.square()], 1)
+    mean, std = photographs.mean((0, 2, 3), keepdim=True), photographs.std((0, 2, 3), keepdim=True)
+    train, val = (photographs[:256] - mean) / std, (photographs[256:] - mean) / std
+    swapped = (photographs[:256].flip(1) - mean) / std
+    labels = torch.arange(384) % 4
+    for images, expected in ((train, []), (swapped, ["channels_swapped"])):
+        one = patient(images=images, labels=labels[:256], val_loader=loader_of(val, labels[256:]))
+        assert causes(channel_order(one)) == expected
+
+
 def test_another_colour_is_not_another_order(patient: Make) -> None:
     images, labels = coloured(256, 0)
     val_images, val_labels = coloured(128, 1)

@@ -14,7 +14,7 @@ from vitscope.doctor.causes.text import Language
 from vitscope.doctor.check import Check
 from vitscope.doctor.finding import Finding, Note, Seen, Verdict
 from vitscope.doctor.patient import Patient
-from vitscope.doctor.thresholds import SURE_ENOUGH
+from vitscope.doctor.thresholds import NO_NEED_TO_TRAIN, SURE_ENOUGH
 
 OnCheck = Callable[[str], None]
 """Told the name of the check that begins."""
@@ -124,7 +124,7 @@ def examine(
         why: WhyNot | None = None
         if only and not is_chosen and check.stage not in only:
             why = "not chosen"
-        elif has_ended:
+        elif has_ended or (check.stage == "training" and not only and _is_known(report)):
             why = "ended"
         elif quick and not check.is_quick and not is_chosen:
             why = "quick"
@@ -138,6 +138,12 @@ def examine(
         report.asked.append(asked)
         has_ended = any(finding.ends for finding in asked.seen.findings)
     return report
+
+
+def _is_known(report: Report) -> bool:
+    """Whether a cause is as sure as training could make it. Settings never are: they may hurt less than it seems."""
+    causes = [one for asked in report.asked if asked.check.stage != "settings" for one in asked.seen.findings]
+    return any(one.confidence >= NO_NEED_TO_TRAIN for one in causes)
 
 
 def _asked(patient: Patient, check: Check) -> Asked:

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from vitscope.doctor.patient import Batches, Patient, one_class_each
 from vitscope.doctor.thresholds import GLANCE_KEPT, GLANCE_PICTURES, GLANCE_SECONDS
 
+FIELDS = ("labels", "share", "bad", "flat", "mean", "std", "middle", "low", "high", "small")
 SIDE = 32
 """Larger pictures are kept at this side: enough to tell classes and copies, and little memory."""
 
@@ -32,13 +33,17 @@ class Glance:
     is_bad: Tensor
     """(N,) some pixel is not finite."""
     is_flat: Tensor
-    """(N,) every channel has one value only."""
+    """(N,) every channel has one value only, or that and the border a shift has left."""
     mean: Tensor
     """(N, C) of the finite pixels."""
     std: Tensor
     """(N, C)."""
-    low: float
-    high: float
+    middle: Tensor
+    """(N, 2 C) means, then spreads, of the middle quarter of a picture: no padding reaches it."""
+    lows: Tensor
+    """(C,) least of the finite pixels: black, where there is any."""
+    highs: Tensor
+    """(C,)."""
     small: Tensor
     """(n, C, h, w) float32: the first pictures, at most SIDE pixels high and wide."""
     batch: int
@@ -50,6 +55,14 @@ class Glance:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    @property
+    def low(self) -> float:
+        return float(self.lows.min())
+
+    @property
+    def high(self) -> float:
+        return float(self.highs.max())
 
 
 def glance(patient: Patient, part: str = "train") -> Glance:
@@ -67,9 +80,9 @@ def look(batches: Batches, *, most: int = GLANCE_PICTURES, seconds: float = GLAN
     """Ends after `most` pictures or `seconds`, whichever comes first, but not before there are GLANCE_KEPT, unless
     that takes twice as long."""
     began = time.perf_counter()
-    parts: dict[str, list[Tensor]] = {name: [] for name in ("labels", "share", "bad", "flat", "mean", "std", "small")}
+    parts: dict[str, list[Tensor]] = {name: [] for name in FIELDS}
     prints: list[int] = []
-    low, high, batch, is_whole, has_classes = float("inf"), float("-inf"), 0, True, True
+    batch, is_whole, has_classes = 0, True, True
     for images, labels in batches():
         late = time.perf_counter() - began > seconds
         if len(prints) >= most or (late and len(prints) >= GLANCE_KEPT) or time.perf_counter() - began > 2 * seconds:
@@ -82,11 +95,13 @@ def look(batches: Batches, *, most: int = GLANCE_PICTURES, seconds: float = GLAN
         bad = ~finite.flatten(1).all(1)
         clean = flat.where(finite, 0.0) if bad.any() else flat
         least, largest = clean.amin(2), clean.amax(2)
-        low, high = min(low, float(least.min())), max(high, float(largest.max()))
+        parts["low"].append(least.amin(0, keepdim=True))
+        parts["high"].append(largest.amax(0, keepdim=True))
         parts["bad"].append(bad)
-        parts["flat"].append((least == largest).all(1))
+        parts["flat"].append((least == largest).all(1) | _flat_but_for_padding(clean.view_as(pixels)))
         parts["mean"].append(clean.mean(2))
         parts["std"].append(clean.std(2, correction=0))
+        parts["middle"].append(_middle(clean.view_as(pixels)))
         classes, share, are_classes = _classes(labels.detach().cpu())
         has_classes &= are_classes
         parts["labels"].append(classes)
@@ -105,8 +120,9 @@ def look(batches: Batches, *, most: int = GLANCE_PICTURES, seconds: float = GLAN
         is_flat=joined["flat"],
         mean=joined["mean"],
         std=joined["std"],
-        low=low,
-        high=high,
+        middle=joined["middle"],
+        lows=joined["low"].amin(0),
+        highs=joined["high"].amax(0),
         small=joined["small"][:GLANCE_KEPT],
         batch=batch,
         is_whole=is_whole,
@@ -122,6 +138,28 @@ def _classes(labels: Tensor) -> tuple[Tensor, Tensor, bool]:
     flat = one_class_each(labels)
     is_whole = not flat.is_floating_point() or bool((flat == flat.round()).all())
     return flat.long(), torch.ones(len(flat)), is_whole and not flat.is_complex()
+
+
+def _flat_but_for_padding(images: Tensor) -> Tensor:
+    """(N,) one colour in a rectangle that touches the sides it was shifted to, another around it."""
+    height, width = images.shape[-2:]
+    middle = images[..., height // 2, width // 2, None, None]
+    same = (images == middle).all(1)
+    found = torch.zeros(len(images), dtype=torch.bool)
+    for number in (same.flatten(1).float().mean(1) > 0.5).nonzero().flatten().tolist():
+        down, across = same[number].any(1), same[number].any(0)
+        box = down[:, None] & across[None]
+        touches = bool((down[0] | down[-1]) & (across[0] | across[-1]))
+        around = images[number][:, ~box]
+        is_even = around.numel() == 0 or bool((around == around[:, :1]).all())
+        found[number] = touches and is_even and bool((same[number] == box).all())
+    return found
+
+
+def _middle(images: Tensor) -> Tensor:
+    height, width = images.shape[-2:]
+    inner = images[..., height // 4 : height - height // 4, width // 4 : width - width // 4].flatten(2)
+    return torch.cat([inner.mean(2), inner.std(2, correction=0)], 1)
 
 
 def _as_bytes(pixels: Tensor) -> Tensor:

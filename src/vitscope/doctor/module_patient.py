@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from vitscope.core.errors import InputError, expected
 from vitscope.core.seed import preserved_rng
 from vitscope.doctor.anatomy import Anatomy, anatomy_of
-from vitscope.doctor.patient import Batches, Facts, Loss, Pair, Patient, as_logits
+from vitscope.doctor.patient import Batches, Facts, Loss, Pair, Patient, as_logits, one_class_each
 from vitscope.doctor.torch_trainer import TorchTrainer
 
 Step = Callable[[Tensor, Tensor], Any]
@@ -47,8 +47,8 @@ def module_patient(
                 expected("loader", "something that can be gone through again", type(loader).__name__),
                 fix="give a DataLoader, or list(...) of what the iterator gives",
             )
-        images, _ = next(batches())
-        num_classes = num_classes or _outputs(model, images[:2].to(device))
+        images, labels = next(batches())
+        num_classes = num_classes or _outputs(model, images[:2].to(device), labels)
     loss = F.cross_entropy if loss is None else loss
 
     def make_trainer() -> TorchTrainer:
@@ -103,12 +103,16 @@ def _batches(loader: Iterable[Any]) -> Batches:
     return epoch
 
 
-def _outputs(model: nn.Module, images: Tensor) -> int:
+def _outputs(model: nn.Module, images: Tensor, labels: Tensor) -> int:
+    """What the model gives for each picture. One that fails has a check to say so, and as many classes as it seems."""
     was_training = model.training
     model.eval()
     try:
         with torch.no_grad():
             return as_logits(model(images)).shape[-1]
+    except (RuntimeError, ValueError, TypeError, IndexError):
+        heads = [module for module in model.modules() if isinstance(module, nn.Linear)]
+        return heads[-1].out_features if heads else int(one_class_each(labels).max()) + 1
     finally:
         model.train(was_training)
 

@@ -7,6 +7,9 @@ from __future__ import annotations
 SURE_ENOUGH = 0.5
 """A finding from here on makes the patient unwell: more likely than not. Below, the report shows it and cannot
 tell."""
+NO_NEED_TO_TRAIN = 0.9
+"""With a cause in the pictures, the model or its gradients that is as sure as this, training a little would show that
+same cause once more, at the price of all other checks together."""
 
 # Pictures and labels
 GLANCE_PICTURES = 65_536
@@ -44,6 +47,11 @@ LEAKED_SHARE = 0.05
 """Of validation pictures that training has too. CIFAR-10 has 0.3 % by nature; no healthy set we have reaches 1 %."""
 LEAKED_PICTURES = 3
 """Fewer copies across parts are chance."""
+WINDOW_SHARE, WINDOW_LEAST = 3 / 8, 5
+"""Of a picture's side, and pixels at least: what is looked for of a picture that may be shifted. It stays inside where
+a crop moves by 4 of 32 pixels, and two pictures hardly share it by chance."""
+WINDOW_SPREAD = 0.3
+"""Of the spread of all pixels, within such a window: sky and paper are the same in many pictures."""
 SORTED_SHARE = 0.5
 """Classes met in a stretch of training, of those a shuffled order would show, less one. Healthy: 0.95 and more; sorted:
 below 0.2."""
@@ -54,10 +62,10 @@ MAJORITY = 0.95
 IMBALANCE, IMBALANCE_NOTE = 50.0, 5.0
 """Largest class / smallest class: from the first a finding, from the second a note. ImageNet-LT, made to be hard, has
 256; usual sets stay below 10."""
-SWAP_SURE, SWAP_FITS = 10.0, 4.0
-"""Distance in standard errors between the channels of training and validation: as they are at least the first, in
-another order at most the second, or a third of that. Two halves of one set are within 4, augmented CIFAR-10 against
-plain at 16."""
+SWAP_SURE, SWAP_FITS, SWAP_FITS_SHARE = 6.5, 4.5, 0.15
+"""Distance between the channels of training and validation: as they are at least the first, in standard errors, and in
+another order at most the second, or the third as a share of that. Healthy parts, augmented or not: at most 3.7
+(CIFAR-10 against its crops, 512 pictures); swapped: 8.5 (256 of Imagenette) to 24, and 1 to 3.7 in the right order."""
 PROBE_PICTURES = 200
 """Fewer pictures with labels cannot show whether labels can be predicted."""
 PROBE_PER_CLASS = 15
@@ -132,6 +140,11 @@ START_PICTURES = 64
 """The loss of healthy untrained models varies by up to 0.05 between samples of 64."""
 PROBABILITY_SLACK = 1e-3
 """How far rows may sum from 1, and a loss lie from the floor of cross-entropy of probabilities: rounding in bf16."""
+LITTLE_ROOM = 3.0
+"""Between the least and the most a model can give. Softmax and sigmoid leave 1, tanh 2, and of ten classes even perfect
+answers then cost 1.46 and 0.80; caps on logits that people use leave 30 and more."""
+MOST_SMOOTHING = 0.35
+"""Of labels, that a loss may have and still be cross-entropy of logits; usual is 0.1, the most published 0.3."""
 LARGEST_GAIN = 4.0
 """Median gain of a model's layers. Healthy ones of twelve kinds begin between 0.16 and 1.42 (Kaiming); weights fifty
 times too large between 8 and 71."""
@@ -166,6 +179,8 @@ as shallow ones with 0.7: agreement alone would condemn them."""
 CHANCE_AGREEMENT = 0.25
 """Cosine of two training passes of a picture before the classifier. A rate of 0.9: at most 0.11; 0.8 before the
 head: 0.2."""
+AVERAGE_PICTURES = 16
+"""Whatever the step learns from them, the mean follows it or not."""
 AVERAGE_STEPS = 3
 """Steps in which a running mean must have moved. Each shows its whole decay: it is exact arithmetic."""
 BEGINNING_LEFT = 0.5

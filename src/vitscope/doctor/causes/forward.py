@@ -72,20 +72,20 @@ CAUSES: tuple[Cause, ...] = (
     Cause(
         name="softmax_before_loss",
         title=Text(
-            "Softmax is applied before a loss that has its own",
-            "在自带 softmax 的损失之前又做了一次 softmax",
+            "Softmax (or sigmoid) is applied before a loss that has its own",
+            "在自带 softmax 的损失之前又做了一次 softmax（或 sigmoid）",
         ),
         evidence=Text(
-            "The loss gets probabilities (rows sum to {row_sum:.3f}, smallest {smallest:.3g}); even perfect "
-            "answers cost {floor:.3f}, where a model that knows nothing has {start:.3f}.",
-            "损失得到的是概率（每行之和 {row_sum:.3f}，最小 {smallest:.3g}）；即使全部答对，损失仍有 {floor:.3f}"
-            "，而一无所知的模型为 {start:.3f}。",
+            "However sure the last layer is, what is compared with the labels stays between {least:.3g} and {most:.3g}; "
+            "even perfect answers cost {floor:.3f}, where a model that knows nothing has {start:.3f}.",
+            "无论最后一层多么确定，与标签比较的数始终在 {least:.3g} 到 {most:.3g} 之间；即使全部答对，损失仍有 "
+            "{floor:.3f}，而一无所知的模型为 {start:.3f}。",
         ),
         cost=Text(
             "The loss cannot come near 0, gradients are small, learning is slow and stops early.",
             "损失无法接近 0，梯度很小，学习缓慢且过早停滞。",
         ),
-        action=Text("Remove the softmax: give the loss the logits.", "去掉 softmax，把 logits 直接交给损失。"),
+        action=Text("Remove it: give the loss the logits.", "去掉它，把 logits 直接交给损失。"),
         effect=Text(
             "The loss can fall to 0; learning is several times as fast.",
             "损失可以降到 0，学习速度提高数倍。",

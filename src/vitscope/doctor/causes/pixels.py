@@ -141,8 +141,8 @@ PIXELS: tuple[Cause, ...] = (
         name="validation_leaked",
         title=Text("validation pictures that are in training too", "验证图像泄漏到了训练集"),
         evidence=Text(
-            "{found} validation pictures have a copy in training ({kind}), about {share:.0%} of all.",
-            "有 {found} 张验证图像在训练集中存在副本（{kind}），约占全部的 {share:.0%}。",
+            "{found} validation pictures have a copy in training, about {share:.0%} of all.",
+            "有 {found} 张验证图像在训练集中存在副本，约占全部的 {share:.0%}。",
         ),
         cost=Text(
             "Validation measures memory: it looks better than new pictures will show, and overfitting stays unseen.",

@@ -12,11 +12,11 @@ from vitscope.doctor.checks.backward.step_gradient import step_gradient
 from vitscope.doctor.checks.backward.step_size import step_size
 
 CHECKS: tuple[Check, ...] = (
-    Check("gradients reach everything", "backward", reach),
-    Check("the optimiser moves everything", "backward", moved),
-    Check("gradient norms", "backward", norms),
-    Check("dead units", "backward", dead_units),
-    Check("gradient of one step", "backward", step_gradient),
-    Check("size of one step", "backward", step_size),
-    Check("gradients in fp16", "backward", half),
+    Check("gradient_reach", "backward", reach),
+    Check("optimizer_reach", "backward", moved),
+    Check("gradient_norms", "backward", norms),
+    Check("dead_units", "backward", dead_units),
+    Check("step_gradient", "backward", step_gradient),
+    Check("step_size", "backward", step_size),
+    Check("fp16_gradients", "backward", half),
 )

@@ -10,7 +10,7 @@ from torch import Tensor
 from vitscope.doctor.finding import Finding, Seen
 from vitscope.doctor.glance import Glance, glance
 from vitscope.doctor.patient import Patient
-from vitscope.doctor.thresholds import FEW, SWAP_FITS, SWAP_SURE
+from vitscope.doctor.thresholds import FEW, SWAP_FITS, SWAP_FITS_SHARE, SWAP_SURE
 
 MOST_CHANNELS = 4
 
@@ -24,16 +24,29 @@ def channel_order(patient: Patient) -> Seen:
         return Seen(left_out="no_colours")
     if min(len(train), len(val)) < 2 * FEW:
         return Seen(left_out="too_few_to_judge")
-    ours, theirs = (torch.cat([one.mean, one.std], 1).double() for one in (train, val))
     weights = _as_often(train, val)
-    orders = {order: _distance(ours, theirs, weights, order) for order in permutations(range(channels))}
-    as_is = orders[tuple(range(channels))]
-    best = min(orders, key=orders.__getitem__)
-    seen = Seen(measured={"as_they_are": round(as_is, 2), "best_order": list(best), "best": round(orders[best], 2)})
-    if as_is >= SWAP_SURE and orders[best] <= max(SWAP_FITS, as_is / 3):
-        numbers = {"distance": as_is, "order": ", ".join(map(str, best)), "best": orders[best]}
+    as_given = train.middle.double(), val.middle.double()
+    tried = [_orders(ours, theirs, weights) for ours, theirs in (as_given, _from_black_to_white(train, val))]
+    as_is = min(orders[tuple(range(channels))] for orders in tried)
+    best, distance = min((one for orders in tried for one in orders.items()), key=lambda one: one[1])
+    seen = Seen(measured={"as_they_are": round(as_is, 2), "best_order": list(best), "best": round(distance, 2)})
+    if as_is >= SWAP_SURE and distance <= max(SWAP_FITS, SWAP_FITS_SHARE * as_is):
+        numbers = {"distance": as_is, "order": ", ".join(map(str, best)), "best": distance}
         seen.findings.append(Finding("channels_swapped", 0.85, numbers))
     return seen
+
+
+def _orders(ours: Tensor, theirs: Tensor, weights: Tensor) -> dict[tuple[int, ...], float]:
+    return {order: _distance(ours, theirs, weights, order) for order in permutations(range(ours.shape[1] // 2))}
+
+
+def _from_black_to_white(train: Glance, val: Glance) -> tuple[Tensor, Tensor]:
+    """(N, 2 C) means and spreads of each, on a scale from both parts' least pixel of a channel to their largest:
+    normalisation by numbers of another channel is undone."""
+    low, high = torch.minimum(train.lows, val.lows).double(), torch.maximum(train.highs, val.highs).double()
+    room = (high - low).clamp(min=1e-12)
+    shift, scale = torch.cat([low, torch.zeros_like(low)]), torch.cat([room, room])
+    return (train.middle.double() - shift) / scale, (val.middle.double() - shift) / scale
 
 
 def _as_often(train: Glance, val: Glance) -> Tensor:

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from vitscope.data.dataset import Dataset
 from vitscope.data.survey.near import SIDE, near_pairs
+from vitscope.doctor.checks.data.cropped import found_cropped
 from vitscope.doctor.checks.data.plain import is_varied, plain_survey
 from vitscope.doctor.finding import Finding, Note, Seen
 from vitscope.doctor.glance import Glance, glance
@@ -29,6 +30,12 @@ def leaks(patient: Patient) -> Seen:
         near, near_share = _near(train, val)
         if near_share > share:
             share, kind, found = near_share, "near", near
+    if share < LEAKED_SHARE and is_varied(patient) is not False:
+        cropped = found_cropped(train.small, val.small)
+        # Of those compared, and as if all of training had been.
+        cropped_share = cropped / len(val.small) * (len(train) / len(train.small))
+        if cropped_share > share:
+            share, kind, found = cropped_share, "cropped", cropped
     if share < LEAKED_SHARE and patient.dataset is not None:
         stored, stored_share = _stored(patient, patient.dataset)
         if stored_share > share:
@@ -36,7 +43,7 @@ def leaks(patient: Patient) -> Seen:
     numbers = {"found": found, "share": min(share, 1.0), "pictures": len(val), "kind": kind}
     seen = Seen(measured=dict(numbers))
     if found >= LEAKED_PICTURES and share >= LEAKED_SHARE:
-        seen.findings.append(Finding("validation_leaked", 0.95 if kind == "exact" else 0.8, numbers))
+        seen.findings.append(Finding("validation_leaked", 0.8 if kind == "near" else 0.95, numbers))
     elif found:
         seen.notes.append(Note("few_leaks", numbers))
     return seen

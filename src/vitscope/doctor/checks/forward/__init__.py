@@ -17,16 +17,16 @@ from vitscope.doctor.checks.forward.runs import runs
 from vitscope.doctor.checks.forward.squashed import squashed
 
 CHECKS: tuple[Check, ...] = (
-    Check("a pass comes through", "forward", runs),
-    Check("softmax before the loss", "forward", squashed),
-    Check("weights at the start", "forward", beginning),
-    Check("each picture for itself", "forward", dependence),
-    Check("loss at the start", "forward", loss_at_start),
-    Check("position of patches", "forward", position),
-    Check("inside attention", "forward", attention),
-    Check("residual connections", "forward", branches),
+    Check("forward_pass", "forward", runs),
+    Check("room_for_logits", "forward", squashed),
+    Check("first_weights", "forward", beginning),
+    Check("pictures_apart", "forward", dependence),
+    Check("first_loss", "forward", loss_at_start),
+    Check("positions", "forward", position),
+    Check("attention", "forward", attention),
+    Check("residuals", "forward", branches),
     Check("normalisation", "forward", normalisation),
-    Check("left to chance", "forward", chance),
-    Check("evaluation mode", "forward", evaluation),
-    Check("running mean of weights", "forward", average),
+    Check("left_to_chance", "forward", chance),
+    Check("evaluation_mode", "forward", evaluation),
+    Check("weight_average", "forward", average),
 )

@@ -9,6 +9,7 @@ from vitscope.doctor.finding import Finding, Seen
 from vitscope.doctor.patient import Patient, as_logits
 from vitscope.doctor.thresholds import (
     AVERAGE_BEHIND,
+    AVERAGE_PICTURES,
     AVERAGE_STEPS,
     BEGINNING_LEFT,
     KNOWS_NOTHING_SHARE,
@@ -65,7 +66,7 @@ def _followed(patient: Patient, pairs: list[tuple[Tensor, Tensor]]) -> float:
     if patient.make_trainer is None:
         return 0.0
     trainer = patient.make_trainer()
-    images, labels = patient.sample(patient.facts.batch_size or START_PICTURES)
+    images, labels = patient.sample(AVERAGE_PICTURES)
     shares: list[float] = []
     for _ in range(AVERAGE_STEPS):
         before = [mean.detach().clone() for _, mean in pairs]

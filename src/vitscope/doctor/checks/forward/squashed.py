@@ -1,7 +1,7 @@
-"""Is a softmax between the model and a loss that has its own?
+"""Is a softmax, or anything else that leaves numbers little room, between the model and a loss that has its own?
 
 Cross-entropy of probabilities cannot fall below ln(e + K - 1) - 1, however sure and right the model is; that floor is
-how the loss gives itself away.
+how the loss gives itself away. Sigmoids and the like give themselves away where the last layer is made to shout.
 """
 
 from __future__ import annotations
@@ -12,36 +12,52 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from vitscope.doctor.calls import calls_of, last_linear, pass_with
 from vitscope.doctor.finding import Finding, Seen
 from vitscope.doctor.patient import Patient
-from vitscope.doctor.thresholds import FORWARD_PICTURES, PROBABILITY_SLACK
+from vitscope.doctor.thresholds import FORWARD_PICTURES, LITTLE_ROOM, MOST_SMOOTHING, PROBABILITY_SLACK
 
 SURE = 60.0
 """A logit so large that softmax of it is 1 in float32."""
 
 
+@torch.no_grad()
 def squashed(patient: Patient) -> Seen:
     images, labels = patient.sample(FORWARD_PICTURES)
     patient.model.eval()
-    with torch.no_grad():
-        logits = patient.logits(images).float()
-        right = F.one_hot(labels, logits.shape[-1]).to(logits.dtype)
-        floor = math.log(math.e + logits.shape[-1] - 1) - 1
-        plain, sure = float(patient.loss(right, labels)), float(patient.loss(SURE * right, labels))
-    sums = logits.sum(-1)
-    are_probabilities = _are_probabilities(logits)
-    seen = Seen(measured={"smallest": float(logits.min()), "row_sum": float(sums.mean()), "loss_floor": sure})
-    outside = are_probabilities and abs(plain - floor) < PROBABILITY_SLACK * floor
+    logits = patient.logits(images).float()
+    classes = logits.shape[-1]
+    right = F.one_hot(labels, classes).to(logits.dtype)
+    floor = math.log(math.e + classes - 1) - 1
+    plain, sure = float(patient.loss(right, labels)), float(patient.loss(SURE * right, labels))
+    least, most = _reach(patient, images[:2], classes) or (float(logits.min()), float(logits.max()))
+    seen = Seen(measured={"least": least, "most": most, "loss_floor": sure})
+    # Smoothing adds to the loss of the right answer what it takes from its lead, here 1.
+    smoothing = (plain - floor) * classes / (classes - 1)
+    has_softmax = -PROBABILITY_SLACK < smoothing < MOST_SMOOTHING
+    outside = has_softmax and (_are_probabilities(logits) or most - least < LITTLE_ROOM)
     inside = abs(sure - floor) < PROBABILITY_SLACK * floor
     if outside or inside:
-        numbers = {
-            "smallest": float(logits.min()),
-            "row_sum": float(sums.mean()),
-            "floor": plain if outside else sure,
-            "start": math.log(logits.shape[-1]),
-        }
+        least, most = (least, most) if outside else (0.0, 1.0)
+        best = math.log1p((classes - 1) * math.exp(least - most))
+        numbers = {"least": least, "most": most, "floor": best, "start": math.log(classes)}
         seen.findings.append(Finding("softmax_before_loss", 0.98, numbers))
     return seen
+
+
+def _reach(patient: Patient, images: Tensor, classes: int) -> tuple[float, float] | None:
+    """The least and the most the model gives where its last layer is as sure as can be of one class."""
+    head = last_linear(calls_of(patient.model, images))
+    if head is None or head.gave.shape[-1] != classes:
+        return None
+
+    def shout(gave: Tensor) -> Tensor:
+        loud = torch.full_like(gave, -SURE)
+        loud[..., 0] = SURE
+        return loud
+
+    given = pass_with(patient.model, images, {head.name: shout}).float()
+    return (float(given.min()), float(given.max())) if bool(given.isfinite().all()) else None
 
 
 def _are_probabilities(rows: Tensor) -> bool:
