@@ -18,6 +18,7 @@ from vitscope.doctor.thresholds import (
     GLANCE_KEPT,
     NOISE_AGREEMENT,
     NOISE_AGREEMENT_OF_FEW,
+    NOISE_IN_BOTH,
     NOISE_IN_PLAIN,
     NOISE_IN_VARIED,
     NOISE_LOW,
@@ -104,10 +105,13 @@ def _noise(patient: Patient, own: Predicted, held_out: Predicted | None, numbers
     is_strange = is_enough and low > factor * allowed and own.strangeness() > strange
     is_seen = own.classes > 3 and (is_plain or is_strange)
     is_better = False
-    if held_out is not None and is_varied(patient) is False:
+    if held_out is not None:
         gap = held_out.agreement - own.agreement
         error = sum(_variance(one) for one in (own, held_out)) ** 0.5
-        is_better = gap > SPLIT_Z * error and gap > SPLIT_SHARE * held_out.agreement
+        is_better = gap > SPLIT_Z * error and gap > SPLIT_SHARE * held_out.agreement and is_varied(patient) is False
+        # Varied pictures are harder to predict than validation's anyway: here both ways must see it, neither as plainly.
+        low_enough = low > NOISE_IN_BOTH[0] * allowed and own.strangeness() > NOISE_IN_BOTH[1] and is_enough
+        is_seen |= low_enough and gap > NOISE_IN_BOTH[2] * error and gap > NOISE_IN_BOTH[3] * held_out.agreement
     if not is_seen and not is_better:
         return []
     if held_out is not None:
