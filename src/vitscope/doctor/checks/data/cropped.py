@@ -16,6 +16,8 @@ CLOSE = 1e-4
 """Of the pictures' spread, by which the same pixels may differ after arithmetic in another order."""
 ALIKE = 1e-3
 """The same of their numbers; what is alike by chance is compared pixel by pixel."""
+MOST_ALIKE = 1000
+"""Windows compared with one: more are alike only where all pictures are."""
 AT_ONCE = 256
 
 
@@ -25,6 +27,8 @@ def found_cropped(train: Tensor, val: Tensor) -> int:
     side = max(WINDOW_LEAST, round(WINDOW_SHARE * min(height, width)))
     if side > min(height, width) or train.shape[1:] != val.shape[1:]:
         return 0
+    mean = val.mean((0, 2, 3), keepdim=True)  # where channels lie far apart, what pictures differ by would be lost
+    train, val = train - mean, val - mean
     top, left = (height - side) // 2, (width - side) // 2
     middles = val[..., top : top + side, left : left + side]
     spread = float(val.std())
@@ -43,7 +47,7 @@ def found_cropped(train: Tensor, val: Tensor) -> int:
         for which in (~is_found).nonzero().flatten().tolist():
             limits = wanted[which] + torch.tensor([-ALIKE * spread, ALIKE * spread])
             first, last = torch.searchsorted(numbers, limits).tolist()
-            for place in order[first:last].tolist():
+            for place in order[first : min(last, first + MOST_ALIKE)].tolist():
                 picture, at = divmod(place, per_picture)
                 y, x = divmod(at, across)
                 there = train[picture, :, y : y + side, x : x + side]

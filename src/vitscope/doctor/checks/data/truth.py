@@ -109,7 +109,7 @@ def _noise(patient: Patient, own: Predicted, held_out: Predicted | None, numbers
         gap = held_out.agreement - own.agreement
         error = sum(_variance(one) for one in (own, held_out)) ** 0.5
         is_better = gap > SPLIT_Z * error and gap > SPLIT_SHARE * held_out.agreement and is_varied(patient) is False
-        # Varied pictures are harder to predict than validation's anyway: here both ways must see it, neither as plainly.
+        # Varied pictures are harder to predict than validation's anyway: both ways must see it, neither as plainly.
         low_enough = low > NOISE_IN_BOTH[0] * allowed and own.strangeness() > NOISE_IN_BOTH[1] and is_enough
         is_seen |= low_enough and gap > NOISE_IN_BOTH[2] * error and gap > NOISE_IN_BOTH[3] * held_out.agreement
     if not is_seen and not is_better:
