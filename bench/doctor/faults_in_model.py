@@ -14,7 +14,6 @@ from script import Script
 from vitscope.models.layers.attention import Attention
 from vitscope.models.layers.block import Block
 from vitscope.models.layers.position import sincos_2d
-from vitscope.models.resnet import ResidualBlock
 from vitscope.models.vit import ViT
 
 FAULTS = Faults("model")
@@ -45,11 +44,6 @@ class Unadded(Block):
         if self.norm_order == "pre":
             return self.mlp(self.norm2(self.attn(self.norm1(x), rope)))
         return self.norm2(self.mlp(self.norm1(self.attn(x, rope))))
-
-
-class UnaddedResidual(ResidualBlock):
-    def forward(self, x: Tensor) -> Tensor:
-        return F.relu(self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x))))))
 
 
 class SlicedTable(ViT):
@@ -128,10 +122,11 @@ def attention_unscaled(script: Script) -> None:
     script.surgery.append(partial(_becomes, kinds={Attention: Unscaled}))
 
 
-@FAULTS("residual_missing", needs=("ours|resnet",))
+@FAULTS("residual_missing", needs=("ours",))
 def residual_removed(script: Script) -> None:
     """x = attn(norm(x)) instead of x + attn(norm(x)), and so for the MLP"""
-    script.surgery.append(partial(_becomes, kinds={Block: Unadded, ResidualBlock: UnaddedResidual}))
+    # A ResNet-20 without them is a plain network, which trains to about 90 % on CIFAR-10 (He et al. 2015, figure 6).
+    script.surgery.append(partial(_becomes, kinds={Block: Unadded}))
 
 
 @FAULTS("normalisation_missing", needs=("ours|timm",))

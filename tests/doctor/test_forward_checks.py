@@ -213,6 +213,17 @@ def test_residuals_and_norms(patient: Make) -> None:
     assert first(patient(ours)).cause == "normalisation_missing"
 
 
+def test_a_deep_plain_network_with_batch_norm_is_healthy(patient: Make) -> None:
+    """In evaluation mode and untrained it gives the same for all pictures, since its BatchNorm has seen none."""
+    torch.manual_seed(0)
+    blocks = [part for _ in range(16) for part in (nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU())]
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, CLASSES))
+    one = patient(model)
+    features = model.eval()[:-1](one.sample(32)[0])
+    assert features.std(0).max() < 1e-4 * features.abs().mean()
+    assert "output_ignores_input" not in [finding.cause for finding in examined(one).findings]
+
+
 def test_left_to_chance(patient: Make) -> None:
     found = first(patient(small_vit(drop_rate=0.9)))
     assert (found.cause, found.numbers["rate"]) == ("dropout_too_high", 0.9)

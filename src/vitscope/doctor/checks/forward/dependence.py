@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vitscope.doctor.calls import calls_of, last_linear, pass_with
 from vitscope.doctor.finding import Finding, Seen
+from vitscope.doctor.modes import is_batch_norm
 from vitscope.doctor.patient import Patient
+from vitscope.doctor.still import still
 from vitscope.doctor.thresholds import COMPANY_SHARE, FORWARD_PICTURES, NO_SPREAD, ROUNDINGS
 
 SEVERAL = 4
@@ -20,10 +24,12 @@ def dependence(patient: Patient) -> Seen:
     if len(images) < 2 * SEVERAL or not images.std(0).any():
         return Seen(left_out="too_few_pictures")
     patient.model.eval()
-    features = features_of(patient, images)
-    size, spread = _size(features), _size(features - features.mean(0))
-    again = _size(features_of(patient, images) - features)
-    company = _company(patient, images, features)
+    # BatchNorm that has seen nothing yet divides by 1: a deep network may then give the same for all, and is not ill.
+    with still(patient.model, images) if _knows_no_pictures(patient.model) else contextlib.nullcontext():
+        features = features_of(patient, images)
+        size, spread = _size(features), _size(features - features.mean(0))
+        again = _size(features_of(patient, images) - features)
+        company = _company(patient, images, features)
     seen = Seen(measured={"size": size, "spread": spread, "again": again, "company": company})
     rounding = ROUNDINGS * torch.finfo(features.dtype).eps * size
     if spread <= max(NO_SPREAD * size, 0.0):
@@ -33,6 +39,11 @@ def dependence(patient: Patient) -> Seen:
     elif company > max(COMPANY_SHARE * spread, rounding):
         seen.findings.append(Finding("batch_mixes_pictures", 0.95, {"company": company / spread, "pictures": SEVERAL}))
     return seen
+
+
+def _knows_no_pictures(model: nn.Module) -> bool:
+    norms = [module for module in model.modules() if is_batch_norm(module)]
+    return any(norm.num_batches_tracked is not None and int(norm.num_batches_tracked) == 0 for norm in norms)  # pyright: ignore
 
 
 def features_of(patient: Patient, images: Tensor) -> Tensor:
