@@ -44,7 +44,17 @@ def texts() -> dict[str, Text]:
         found |= {f"{cause.name}.{part}": getattr(cause, part) for part in Cause.__annotations__ if part != "name"}
     for remarks in (causes.NOTES, causes.LEFT_OUT):
         found |= {remark.name: remark.text for remark in remarks.values()}
-    for table in ("VERDICTS", "VERDICT_SENTENCES", "OUTCOMES", "STAGES", "SUBJECT", "HEADINGS", "WHY_NOT", "FIX"):
+    for table in (
+        "VERDICTS",
+        "VERDICT_SENTENCES",
+        "OUTCOMES",
+        "STAGES",
+        "SUBJECT",
+        "STATES",
+        "HEADINGS",
+        "WHY_NOT",
+        "FIX",
+    ):
         found |= {f"{table}.{name}": text for name, text in getattr(words, table).items()}
     found |= {f"REPLAY.{name}": text for name, text in words.REPLAY.items()}
     return found | {f"SURENESS.{least}": text for least, text in words.SURENESS}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import tyro
 
@@ -80,9 +80,11 @@ def run(args: Sequence[str]) -> int:
     else:
         given = resolve(command, settings, _start(command, settings), prog=PROG)
         _refuse_taken(command)
+        from vitscope.doctor.check import Stage
+        from vitscope.doctor.checks import CHECKS
         from vitscope.doctor.settings_door import examine_settings
 
-        only = _known(command.only)
+        only = _known(command.only, [check.name for check in CHECKS], get_args(Stage))
         with _Progress(command) as on_check:
             source = command.recipe or f"{given.data.name}, {given.model.name}"
             report = examine_settings(given, quick=command.quick, only=only, on_check=on_check, source=source)
@@ -107,10 +109,11 @@ def _start(command: DoctorCommand, settings: Sequence[str]) -> TrainConfig:
 
 
 def _examined_run(folder: Path, command: DoctorCommand) -> Report:
-    from vitscope.doctor.run_door import examine_run
+    from vitscope.doctor.run_door import RUN_CHECKS, examine_run
 
+    only = _known(command.only, RUN_CHECKS, ("training",))
     with _Progress(command) as on_check:
-        return examine_run(folder, only=command.only, on_check=on_check)
+        return examine_run(folder, only=only, on_check=on_check)
 
 
 def _show(report: Report, command: DoctorCommand, given: TrainConfig | None, args: Sequence[str]) -> None:
@@ -137,14 +140,9 @@ def _show(report: Report, command: DoctorCommand, given: TrainConfig | None, arg
     print_report(report, said, language=command.lang)
 
 
-def _known(names: Sequence[str]) -> tuple[str, ...]:
-    """`--only` in the names the checks have."""
-    from typing import get_args
-
-    from vitscope.doctor.check import Stage
-    from vitscope.doctor.checks import CHECKS
-
-    known = [*get_args(Stage), *(check.name for check in CHECKS)]
+def _known(names: Sequence[str], checks: Collection[str], stages: Sequence[str]) -> tuple[str, ...]:
+    """`--only` in the names that checks and stages have."""
+    known = [*stages, *checks]
     for name in names:
         if plainly(name) not in known:
             raise UsageError(

@@ -6,38 +6,44 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from vitscope.core.run_view import RunView
+import numpy as np
+
+from vitscope.doctor.curve_facts import Facts
+from vitscope.doctor.swing import find_swing, is_rough
 from vitscope.doctor.thresholds import (
+    CURVE_CLIMB,
+    CURVE_CLIMBED_TO,
     CURVE_FEWEST,
     CURVE_GAP,
     CURVE_HIGH,
     CURVE_LOST,
     CURVE_RISE,
+    CURVE_SEEMS,
     CURVE_SEVERE,
     CURVE_STUCK,
-    CURVE_SURE,
-    CURVE_SWING,
-    CURVE_SWING_OF_START,
     CURVE_UNSEEN,
+    CURVE_WIDE_GAP,
 )
-from vitscope.doctor.trend import change, noise_of, slope_of, smoothed
+from vitscope.doctor.trend import bend, change, noise_of, smoothed, usual_noise
 
 Kind = Literal["overfitting", "underfitting", "healthy", "oscillating", "diverged", "plateaued", "not enough data"]
 
 
 @dataclass(frozen=True)
 class Curve:
-    """One number an epoch (or an evaluation); accuracies may be missing, losses must not."""
+    """One number an epoch; None where it was not evaluated. Losses that are not finite are told as they are."""
 
     epochs: Sequence[float]
     train_loss: Sequence[float]
-    val_loss: Sequence[float]
-    train_accuracy: Sequence[float] = ()
-    val_accuracy: Sequence[float] = ()
+    val_loss: Sequence[float | None]
+    train_accuracy: Sequence[float | None] = ()
+    val_accuracy: Sequence[float | None] = ()
     loss_at_chance: float | None = None
-    """ln(classes), where the number of classes is known."""
+    """ln(classes), where the number of classes is known. Without it nobody can say that losses are high."""
+    train_error: float | None = None
+    """How far an epoch's mean training loss is off by chance, as a share of it, where that is known."""
 
 
 @dataclass(frozen=True)
@@ -46,176 +52,151 @@ class CurveVerdict:
     began: float | None = None
     """The epoch where it began, of what can begin."""
     best: float | None = None
-    """The epoch of the lowest validation loss, smoothed: where early stopping would have ended."""
+    """The epoch where validation turned from falling to rising, or the last: where early stopping would have ended."""
     is_severe: bool = False
     is_rising: bool = False
     """Whether the validation loss itself rises; otherwise overfitting shows in the gap alone."""
     is_falling: bool = False
-    """Whether the losses were still coming down at the end: more epochs would help."""
+    """Whether the training loss was still coming down at the end: more epochs would help."""
+    is_overconfident: bool = False
+    """Whether validation loss rises while accuracy rises too: answers get surer faster than better."""
     rise: float = 0.0
-    """Of the validation loss since its best, smoothed."""
+    """Of the validation loss since its best, as a share of it."""
     gap: float | None = None
     """Training accuracy less validation accuracy, at the end."""
     noise: float = 0.0
-    """Of the validation loss, from one epoch to the next."""
+    """Of the validation loss, from one evaluation to the next, as a share of it."""
     level: float = math.nan
     """The lower of the two losses at the end, as a share of the loss at chance (or at the start)."""
-
-
-def curve_of(run: RunView) -> Curve:
-    """The evaluations of a run that have both losses, as they stand."""
-    rows: list[dict[str, float]] = []
-    for row in run.rows:
-        if "val/loss" in row and "train/epoch_loss" in row:
-            while rows and rows[-1]["step"] >= row["step"]:
-                rows.pop()  # training went back, and has taken these steps anew
-            rows.append(row)
-    columns = {
-        name: [float(row[key]) for row in rows if isinstance(row.get(key), int | float)]
-        for name, key in (("train_accuracy", "train/epoch_accuracy"), ("val_accuracy", "val/accuracy"))
-    }
-    return Curve(
-        [float(row["epoch"]) for row in rows],
-        [float(row["train/epoch_loss"]) for row in rows],
-        [float(row["val/loss"]) for row in rows],
-        **{name: values for name, values in columns.items() if len(values) == len(rows)},
-        loss_at_chance=_chance(run),
-    )
+    swing: float = 0.0
+    """Half the way from top to bottom of an oscillation, as a share of the training loss."""
 
 
 def judge_curve(curve: Curve) -> CurveVerdict:
     """In the order of certainty: what is lost, what swings, what overfits, what does not learn; else healthy."""
-    train, val = list(curve.train_loss), list(curve.val_loss)
-    lost = _lost_at(train, curve.loss_at_chance)
+    lost = _lost_at(curve.epochs, curve.train_loss, curve) or _lost_at(curve.epochs, curve.val_loss, curve)
     if lost is not None:
-        return CurveVerdict("diverged", began=curve.epochs[lost])
-    pairs = [(x, y, e) for x, y, e in zip(train, val, curve.epochs, strict=True) if math.isfinite(x + y)]
-    if len(pairs) < CURVE_FEWEST:
+        return CurveVerdict("diverged", began=lost)
+    facts = Facts(curve)
+    if len(facts.train) < CURVE_FEWEST:
         return CurveVerdict("not enough data")
-    train, val = [x for x, _, _ in pairs], [y for _, y, _ in pairs]
-    epochs = [e for _, _, e in pairs]
-    best = min(range(len(val)), key=smoothed(val).__getitem__)
-    facts = _Facts(curve, train, val, epochs, best)
-    return (
-        _oscillating(facts) or _overfitting(facts) or _unclear(facts) or _not_learning(facts) or facts.said("healthy")
+    swung = _oscillating(facts) or _climbed(facts)
+    if swung is not None:
+        return swung
+    if len(facts.val) < CURVE_FEWEST:
+        return CurveVerdict("not enough data")
+    for rule in (_overfitting, _unclear, _not_learning, _perhaps_rising):
+        verdict = rule(facts)
+        if verdict is not None:
+            return verdict
+    return _said(facts, "healthy")
+
+
+def _said(
+    facts: Facts, kind: Kind, *, began: float | None = None, best: float | None = None, **more: Any
+) -> CurveVerdict:
+    if len(facts.val) < CURVE_FEWEST:
+        return CurveVerdict(kind, began=began, **more)
+    return CurveVerdict(
+        kind,
+        began=began,
+        best=facts.val_epochs[facts.best] if best is None else best,
+        is_falling=facts.is_falling,
+        is_overconfident=facts.is_overconfident,
+        rise=math.expm1(facts.rise),
+        gap=facts.gap,
+        noise=facts.noise,
+        level=facts.level,
+        **more,
     )
 
 
-class _Facts:
-    """What all the rules read."""
-
-    def __init__(self, curve: Curve, train: list[float], val: list[float], epochs: list[float], best: int) -> None:
-        self.curve, self.train, self.val, self.epochs, self.best = curve, train, val, epochs, best
-        self.tail = max(3, len(val) // 4)
-        self.noise, self.train_noise = noise_of(val), noise_of(train)
-        self.rise, self.rise_error = change(val, best, self.tail, self.noise)
-        self.end = min(statistics.median(train[-self.tail :]), statistics.median(val[-self.tail :]))
-        # Chance is where an untrained model stands; the first epoch's mean has much of the learning in it already.
-        self.start = curve.loss_at_chance or max(train[0], val[0])
-        self.level = self.end / self.start if self.start > 0 else math.nan
-        later = len(train) // 2
-        self.slope, self.slope_error = slope_of(epochs[later:], train[later:], self.train_noise)
-        self.gap = self._gap()
-
-    @property
-    def is_falling(self) -> bool:
-        """Significantly, and by enough that as many epochs again would show."""
-        ahead = -self.slope * (self.epochs[-1] - self.epochs[0]) / 2
-        return self.slope < -CURVE_SURE * self.slope_error and ahead > CURVE_RISE * self.end
-
-    def _gap(self) -> float | None:
-        curve = self.curve
-        if len(curve.train_accuracy) < self.tail or len(curve.val_accuracy) < self.tail:
-            return None
-        ends = [statistics.median(list(one)[-self.tail :]) for one in (curve.train_accuracy, curve.val_accuracy)]
-        return ends[0] - ends[1]
-
-    def said(self, kind: Kind, *, began: int | None = None, severe: bool = False, rising: bool = False) -> CurveVerdict:
-        return CurveVerdict(
-            kind,
-            began=None if began is None else self.epochs[began],
-            best=self.epochs[self.best],
-            is_severe=severe,
-            is_rising=rising,
-            is_falling=self.is_falling,
-            rise=self.rise,
-            gap=self.gap,
-            noise=self.noise,
-            level=self.level,
-        )
-
-
-def _lost_at(train: list[float], chance: float | None) -> int | None:
-    """Not finite at the end or for long, or far above where it began and staying there."""
-    bad = [at for at, loss in enumerate(train) if not math.isfinite(loss)]
-    if bad and (bad[-1] == len(train) - 1 or len(bad) >= 3):
+def _lost_at(epochs: Sequence[float], given: Sequence[float | None], curve: Curve) -> float | None:
+    """The epoch since when it is not finite (at the end, or three times), or far above where it began and staying."""
+    seen = [(epoch, loss) for epoch, loss in zip(epochs, given, strict=True) if loss is not None]
+    bad = [epoch for epoch, loss in seen if not math.isfinite(loss)]
+    if bad and (not math.isfinite(seen[-1][1]) or len(bad) >= 3):
         return bad[0]
-    finite = [loss for loss in train if math.isfinite(loss)]
-    if len(finite) < 4:
+    seen = [(epoch, loss) for epoch, loss in seen if math.isfinite(loss)]
+    firsts = [loss for loss in (*curve.train_loss[:1], *curve.val_loss[:1]) if loss is not None and math.isfinite(loss)]
+    limit = CURVE_LOST * max(curve.loss_at_chance or 0.0, *firsts, *(loss for _, loss in seen[:1]), 0.0)
+    if len(seen) < 4 or limit <= 0 or not all(loss > limit for _, loss in seen[-3:]):
         return None
-    limit = CURVE_LOST * max(finite[0], chance or 0.0)
-    if all(loss > limit for loss in finite[-3:]):
-        return next(at for at in range(len(train)) if all(loss > limit for loss in train[at:]))
-    return None
-
-
-def _oscillating(facts: _Facts) -> CurveVerdict | None:
-    """A mean over an epoch's steps does not jump by chance: where it does, training itself swings."""
-    if facts.train_noise < max(CURVE_SWING * statistics.median(facts.train), CURVE_SWING_OF_START * facts.start):
+    logs = np.log([max(loss, 1e-9) for _, loss in seen])
+    if logs[-3:].mean() - math.log(limit) < 3 * noise_of(logs) / math.sqrt(3):
         return None
-    off = [abs(a - b) for a, b in zip(facts.train, smoothed(facts.train), strict=True)]
-    began = next((at for at, one in enumerate(off) if one > facts.train_noise), 0)
-    return facts.said("oscillating", began=began)
+    place = len(seen)
+    while place and seen[place - 1][1] > limit:
+        place -= 1
+    return seen[place][0]
 
 
-def _overfitting(facts: _Facts) -> CurveVerdict | None:
+def _oscillating(facts: Facts) -> CurveVerdict | None:
+    swing = find_swing(facts.train_scaled, facts.train_error)
+    if swing is None:
+        return None
+    return _said(facts, "oscillating", began=facts.train_epochs[swing.began], swing=swing.size)
+
+
+def _climbed(facts: Facts) -> CurveVerdict | None:
+    """Training itself went back to near where it began, and stayed: what was learnt is lost."""
+    low = facts.train_lowest
+    after = len(facts.train) - 1 - low
+    if after < 3:
+        return None
+    tail = min(max(3, len(facts.train) // 4), after)
+    rise, error = change(facts.train_scaled, low, tail, usual_noise(facts.train_scaled))
+    now = statistics.median(facts.train[-tail:])
+    then = statistics.median(facts.train[max(0, low - tail // 2) : low + tail // 2 + 1])
+    if rise < facts.sure * error or now - then < CURVE_CLIMB * facts.start or now < CURVE_CLIMBED_TO * facts.start:
+        return None
+    calm = smoothed(facts.train_scaled)
+    half = calm[low] + rise / 2
+    above = next((at for at in range(len(calm), low, -1) if calm[at - 1] <= half), low + 1)
+    if len(calm) - above < 3:
+        return None
+    edge = calm[low] + max(rise / 8, 2 * facts.train_noise)
+    began = next((at for at in range(above, low, -1) if facts.train_scaled[at - 1] <= edge), low + 1)
+    return _said(facts, "diverged", began=facts.train_epochs[began])
+
+
+def _overfitting(facts: Facts) -> CurveVerdict | None:
     """Validation rises and training does not; or training is nearly perfect and validation far from it."""
-    after = len(facts.val) - 1 - facts.best
     gap = facts.gap or 0.0
-    if after >= 4 and facts.rise > max(CURVE_SURE * facts.rise_error, CURVE_RISE * facts.val[facts.best]):
-        slope, error = slope_of(facts.epochs[facts.best + 1 :], facts.val[facts.best + 1 :], facts.noise)
-        if slope > 2 * error and _fell_since(facts):
-            severe = facts.rise > CURVE_SEVERE * facts.val[facts.best] or gap > CURVE_GAP
-            return facts.said("overfitting", began=facts.best, severe=severe, rising=True)
-    ends = statistics.median(facts.train[-facts.tail :]), statistics.median(facts.val[-facts.tail :])
-    if gap > CURVE_GAP and ends[0] < 0.5 * ends[1] and ends[1] - ends[0] > CURVE_SURE * facts.noise:
-        apart = [b - a for a, b in zip(smoothed(facts.train), smoothed(facts.val), strict=True)]
-        began = next(at for at, one in enumerate(apart) if one > 0.5 * (ends[1] - ends[0]))
-        return facts.said("overfitting", began=began, severe=True)
+    if facts.is_rising and not facts.is_overconfident and not facts.has_training_risen:
+        severe = facts.rise > CURVE_SEVERE or gap > CURVE_GAP
+        began = facts.val_epochs[bend(facts.val_scaled, facts.best)]
+        return _said(facts, "overfitting", began=began, best=began, is_severe=severe, is_rising=True)
+    train, val = facts.train_end, facts.val_end
+    apart = math.log(max(val, 1e-9) / max(train, 1e-9))
+    error = math.hypot(facts.noise, facts.train_noise) / math.sqrt(facts.tail)
+    is_wide = val * (1 - 2 * error) - train > CURVE_WIDE_GAP * facts.start and train < 0.25 * val
+    is_apart = is_wide if facts.gap is None else gap > CURVE_GAP and train < 0.5 * val
+    if is_apart and apart > facts.sure * error:
+        return _said(facts, "overfitting", began=facts.parted(), is_severe=True)
     return None
 
 
-def _fell_since(facts: _Facts) -> bool:
-    """Training, since validation was best: by more than noise, where there was anything left to fall."""
-    then, now = (statistics.median(part) for part in (facts.train[max(0, facts.best - 1) :][:3], facts.train[-3:]))
-    return then - now > 2 * facts.train_noise or now < 0.1 * facts.start
+def _unclear(facts: Facts) -> CurveVerdict | None:
+    """Noise hides how high it ended, or that training swings: nothing is said rather than something wrong."""
+    reach = 2 * max(facts.noise, facts.train_noise) / math.sqrt(facts.tail) * facts.level
+    is_near = abs(facts.level - CURVE_HIGH) < reach
+    # How high a loss is, the number of classes says; without it, only a loss that fell far is known to be low.
+    is_unknown = facts.curve.loss_at_chance is None and facts.level > CURVE_HIGH
+    if is_near or is_unknown or is_rough(facts.train_scaled, facts.train_error):
+        return _said(facts, "not enough data")
+    return None
 
 
-def _unclear(facts: _Facts) -> CurveVerdict | None:
-    """Noise that could hide a rise worth acting on: nothing is said rather than something wrong."""
-    unseen = 2 * facts.rise_error > CURVE_UNSEEN * max(facts.val[facts.best], 0.2 * facts.start)
-    level_error = 2 * max(facts.noise, facts.train_noise) / math.sqrt(facts.tail) / facts.start
-    near = abs(facts.level - CURVE_HIGH) < level_error
-    return facts.said("not enough data") if unseen or near else None
-
-
-def _not_learning(facts: _Facts) -> CurveVerdict | None:
+def _not_learning(facts: Facts) -> CurveVerdict | None:
     if not facts.level > CURVE_HIGH:
         return None
-    if facts.level > CURVE_STUCK and not facts.is_falling:
-        return facts.said("plateaued", began=_flat_from(facts.train, facts.train_noise))
-    return facts.said("underfitting", began=None if facts.is_falling else _flat_from(facts.train, facts.train_noise))
+    kind: Kind = "plateaued" if facts.level > CURVE_STUCK and not facts.is_falling else "underfitting"
+    return _said(facts, kind, began=None if facts.is_falling else facts.flat_from())
 
 
-def _flat_from(values: list[float], noise: float) -> int:
-    """The first epoch after which nothing came further down than noise does."""
-    calm = smoothed(values)
-    floor = min(calm) + max(2 * noise, 0.02 * abs(min(calm)))
-    return next(at for at, one in enumerate(calm) if one <= floor)
-
-
-def _chance(run: RunView) -> float | None:
-    model = (run.config or {}).get("model")
-    fields = [model] + [part for part in model.values() if isinstance(part, dict)] if isinstance(model, dict) else []
-    classes = next((one["num_classes"] for one in fields if isinstance(one.get("num_classes"), int)), None)
-    return math.log(classes) if classes is not None and classes > 1 else None
+def _perhaps_rising(facts: Facts) -> CurveVerdict | None:
+    """Noise could hide a rise, or looks like one."""
+    is_hidden = 2 * facts.rise_error > CURVE_UNSEEN
+    seems_to_rise = facts.rise > max(CURVE_SEEMS * facts.rise_error, CURVE_RISE) and not facts.is_rising
+    return _said(facts, "not enough data") if is_hidden or seems_to_rise else None

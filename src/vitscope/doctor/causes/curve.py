@@ -9,20 +9,39 @@ CURVE_CAUSES: tuple[Cause, ...] = (
         name="overfitting",
         title=Text("The model learns its training pictures by heart", "模型过拟合：在死记训练图片"),
         evidence=Text(
-            "From epoch {began:g} on the training loss went on falling to {train_end:.3g} while validation went from "
-            "{val_best:.3g} to {val_end:.3g} (noise {noise:.2g})",
-            "从第 {began:g} 轮起，训练损失继续降到 {train_end:.3g}，验证损失却从 {val_best:.3g} 变为 {val_end:.3g}"
-            "（噪声 {noise:.2g}）",
+            "From epoch {began:g} on validation rose from {val_best:.3g} to {val_end:.3g}, while training went to "
+            "{train_end:.3g} (a validation loss has {noise:.1%} of noise here)",
+            "从第 {began:g} 轮起，验证损失从 {val_best:.3g} 升到 {val_end:.3g}，而训练损失降到 {train_end:.3g}"
+            "（这里验证损失的噪声为 {noise:.1%}）",
         ),
         cost=Text(
-            "Every epoch after that makes the model worse on pictures it has not seen.",
-            "此后的每一轮都让模型在没见过的图片上变差。",
+            "Later epochs make the model worse, or only surer of its mistakes, on pictures it has not seen.",
+            "此后的训练让模型在没见过的图片上变差，或者只是对错误更加自信。",
         ),
         action=Text(
             "More augmentation first, then dropout 0.1 -> 0.3 and weight decay 1e-4 -> 1e-3; or stop at epoch {best:g} "
             "(--loop.early_stop).",
             "先加强数据增强，再把 dropout 从 0.1 提到 0.3、权重衰减从 1e-4 提到 1e-3；或在第 {best:g} 轮提前停止"
             "（--loop.early_stop）。",
+        ),
+        effect=Text("Training loss ends higher, validation loss lower.", "训练损失会略高，验证损失会更低。"),
+    ),
+    Cause(
+        name="overfitting",
+        title=Text("The model learns its training pictures by heart", "模型过拟合：在死记训练图片"),
+        evidence=Text(
+            "Training ends at {train_end:.3g} and validation at {val_end:.3g}; half of that gap was there at epoch "
+            "{began:g}",
+            "训练损失最后为 {train_end:.3g}，验证损失为 {val_end:.3g}；到第 {began:g} 轮时差距已达一半",
+        ),
+        cost=Text(
+            "What it still learns holds for its training pictures only.",
+            "它后来学到的东西只对训练图片有效。",
+        ),
+        action=Text(
+            "More augmentation first, then dropout 0.1 -> 0.3 and weight decay 1e-4 -> 1e-3; or more pictures, or "
+            "pretrained weights.",
+            "先加强数据增强，再把 dropout 从 0.1 提到 0.3、权重衰减从 1e-4 提到 1e-3；或增加图片，或使用预训练权重。",
         ),
         effect=Text("Training loss ends higher, validation loss lower.", "训练损失会略高，验证损失会更低。"),
     ),
@@ -45,9 +64,9 @@ CURVE_CAUSES: tuple[Cause, ...] = (
         name="plateaued",
         title=Text("The loss stopped falling close to where it began", "损失几乎没有下降就停住了"),
         evidence=Text(
-            "Since epoch {began:g} nothing came down by more than noise ({noise:.2g}); the loss is still {level:.0%} of that "
-            "of guessing",
-            "自第 {began:g} 轮起，损失的变化不超过噪声（{noise:.2g}）；仍是随机猜测时的 {level:.0%}",
+            "Since epoch {began:g} nothing came down by more than noise ({noise:.1%} of the loss); it is still {level:.0%} of "
+            "that of guessing",
+            "自第 {began:g} 轮起，损失的变化不超过噪声（损失的 {noise:.1%}）；仍是随机猜测时的 {level:.0%}",
         ),
         cost=Text("More epochs will not help.", "再多训练几轮也没有用。"),
         action=Text(
@@ -61,9 +80,9 @@ CURVE_CAUSES: tuple[Cause, ...] = (
         name="loss_oscillates",
         title=Text("The training loss swings from epoch to epoch", "训练损失逐轮震荡"),
         evidence=Text(
-            "From epoch {began:g} on, an epoch's mean training loss jumps by {swing:.3g} at a level of {train_end:.3g} "
-            "(learning rate {lr:.2g})",
-            "从第 {began:g} 轮起，每轮平均训练损失跳动 {swing:.3g}，而其水平为 {train_end:.3g}（学习率 {lr:.2g}）",
+            "From epoch {began:g} on the mean training loss of an epoch goes up and down by {swing:.0%} around "
+            "{train_end:.3g}, which no noise explains (learning rate {lr:.2g})",
+            "从第 {began:g} 轮起，每轮平均训练损失在 {train_end:.3g} 上下摆动 {swing:.0%}，噪声无法解释（学习率 {lr:.2g}）",
         ),
         cost=Text("Steps overshoot, and the result is a matter of luck.", "步子迈过了头，结果全凭运气。"),
         action=Text(
@@ -76,8 +95,23 @@ CURVE_CAUSES: tuple[Cause, ...] = (
         name="loss_diverged",
         title=Text("The loss was lost", "损失发散"),
         evidence=Text(
-            "It left for good at {where} {began:g}, at a learning rate of {lr:.2g}",
-            "在第 {began:g}（{where}）处彻底失控，当时学习率为 {lr:.2g}",
+            "From epoch {began:g} on it is not finite, far above where it began, or back there (highest learning rate "
+            "{lr:.2g})",
+            "从第 {began:g} 轮起，损失不再是有限值、远高于起点，或退回到起点（最高学习率 {lr:.2g}）",
+        ),
+        cost=Text("Nothing after that is worth keeping.", "此后的一切都没有保留价值。"),
+        action=Text(
+            "Lower the learning rate by 10 times, warm up, clip gradients at 1.0; check the range of the input.",
+            "把学习率降低 10 倍，加上预热，并把梯度裁剪到 1.0；检查输入的取值范围。",
+        ),
+        effect=Text("The loss stays finite and falls.", "损失保持有限并下降。"),
+    ),
+    Cause(
+        name="loss_diverged",
+        title=Text("The loss was lost", "损失发散"),
+        evidence=Text(
+            "Training gave up at step {step}, at a learning rate of {lr:.2g}: steps went wrong again and again",
+            "训练在第 {step} 步放弃，当时学习率为 {lr:.2g}：训练步反复出错",
         ),
         cost=Text("Nothing after that is worth keeping.", "此后的一切都没有保留价值。"),
         action=Text(
@@ -116,6 +150,21 @@ CURVE_CAUSES: tuple[Cause, ...] = (
         effect=Text("Norms stay below 10.", "范数会保持在 10 以下。"),
     ),
     Cause(
+        name="run_gradients_explode",
+        title=Text("Gradients are very large", "梯度爆炸"),
+        evidence=Text(
+            "The monitor's last {looks} looks found gradients of {norm:.3g} in the middle, the longest in {layer} "
+            "({of_layer:.3g})",
+            "监视器最近 {looks} 次查看，梯度范数的中位数为 {norm:.3g}，最大的在 {layer}（{of_layer:.3g}）",
+        ),
+        cost=Text("One step can undo an epoch.", "一步就可能毁掉一整轮。"),
+        action=Text(
+            "Clip at 1.0 (--optim.clip_norm 1.0), lower the learning rate, and look at {layer}.",
+            "把梯度裁剪到 1.0（--optim.clip_norm 1.0），降低学习率，并检查 {layer}。",
+        ),
+        effect=Text("Norms stay below 10.", "范数会保持在 10 以下。"),
+    ),
+    Cause(
         name="run_gradients_vanish",
         title=Text("Gradients have vanished", "梯度消失"),
         evidence=Text(
@@ -128,6 +177,47 @@ CURVE_CAUSES: tuple[Cause, ...] = (
             "检查训练设置（vitscope doctor 配置文件）：初始化、归一化与残差。",
         ),
         effect=Text("Gradients reach every layer.", "梯度能到达每一层。"),
+    ),
+    Cause(
+        name="run_gradients_vanish",
+        title=Text("Gradients have vanished", "梯度消失"),
+        evidence=Text(
+            "The monitor's last {looks} looks found gradients of {norm:.3g} in the middle, the shortest in {layer} "
+            "({of_layer:.3g}), at a training loss of {loss:.3g}",
+            "监视器最近 {looks} 次查看，梯度范数的中位数为 {norm:.3g}，最小的在 {layer}（{of_layer:.3g}），而训练损失仍为 {loss:.3g}",
+        ),
+        cost=Text("Nothing moves any more.", "权重已不再更新。"),
+        action=Text(
+            "Examine the set-up (vitscope doctor CONFIG): initialisation, norms and residuals, from {layer} on.",
+            "检查训练设置（vitscope doctor 配置文件）：从 {layer} 开始，看初始化、归一化与残差。",
+        ),
+        effect=Text("Gradients reach every layer.", "梯度能到达每一层。"),
+    ),
+    Cause(
+        name="run_updates_large",
+        title=Text("Single updates move the layers too far", "单次更新幅度过大"),
+        evidence=Text(
+            "{count} of {of} layers are moved by more than a tenth of their size in one update, {layer} by {ratio:.0%} "
+            "(learning rate {lr:.2g}; usual is 0.1%)",
+            "{of} 层中有 {count} 层单次更新就改变超过自身大小的十分之一，其中 {layer} 为 {ratio:.0%}（学习率 {lr:.2g}；通常为 0.1%）",
+        ),
+        cost=Text("What was learnt is written over within ten steps.", "学到的内容十步之内就会被覆盖。"),
+        action=Text("Lower the learning rate by 10 times.", "把学习率降低 10 倍。"),
+        effect=Text("Layers move by about a thousandth in one update.", "各层单次更新约为千分之一。"),
+    ),
+    Cause(
+        name="layer_not_finite",
+        title=Text("A layer gives values that are not finite", "有一层输出非有限值"),
+        evidence=Text(
+            "{layer} was the first at step {at}; {count} layers in all",
+            "在第 {at} 步，{layer} 最先出现；共 {count} 层",
+        ),
+        cost=Text("Every answer after that layer is meaningless.", "该层之后的一切输出都没有意义。"),
+        action=Text(
+            "Lower the learning rate, use bf16 instead of fp16, and look at what {layer} computes.",
+            "降低学习率，用 bf16 代替 fp16，并检查 {layer} 的计算。",
+        ),
+        effect=Text("Activations stay finite.", "激活值保持有限。"),
     ),
     Cause(
         name="pictures_left_out",
@@ -162,6 +252,28 @@ CURVE_NOTES: tuple[Remark, ...] = (
             "{skipped} of {steps} steps were skipped, too few to matter", "{steps} 步中跳过了 {skipped} 步，无关大局"
         ),
     ),
+    Remark(
+        name="overconfident",
+        text=Text(
+            "validation loss rises since epoch {best:g} while accuracy still rises: answers get surer faster than better "
+            "(--loss.smoothing 0.1 helps)",
+            "自第 {best:g} 轮起验证损失上升，而准确率仍在提高：自信增长快于能力（可用 --loss.smoothing 0.1）",
+        ),
+    ),
+    Remark(
+        name="layers_with_long_gradients",
+        text=Text(
+            "{count} layers have gradients longer than {limit:g} in the middle of the monitor's looks, {layer} {norm:.3g}",
+            "监视器显示 {count} 层的梯度范数中位数超过 {limit:g}，其中 {layer} 为 {norm:.3g}",
+        ),
+    ),
+    Remark(
+        name="layers_move_far",
+        text=Text(
+            "{count} of {of} layers are moved by more than a tenth of their size in one update, {layer} by {ratio:.0%}",
+            "{of} 层中有 {count} 层单次更新超过自身大小的十分之一，其中 {layer} 为 {ratio:.0%}",
+        ),
+    ),
 )
 
 CURVE_LEFT_OUT: tuple[Remark, ...] = (
@@ -170,4 +282,12 @@ CURVE_LEFT_OUT: tuple[Remark, ...] = (
         text=Text("too few evaluations, or too noisy ones, for a verdict", "评估次数太少或噪声太大，无法下结论"),
     ),
     Remark(name="nothing_recorded", text=Text("the run has recorded nothing of it", "这次训练没有相关记录")),
+    Remark(
+        name="not_monitored",
+        text=Text("layers were not watched (vitscope train --monitor does)", "没有逐层监视（训练时加 --monitor）"),
+    ),
+    Remark(
+        name="too_few_looks",
+        text=Text("the monitor has looked too few times yet", "监视器查看的次数还太少"),
+    ),
 )

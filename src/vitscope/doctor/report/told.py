@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from vitscope.doctor.causes import LEFT_OUT, NOTES, Language, cause_for
 from vitscope.doctor.finding import Change, Finding
 from vitscope.doctor.picture import Picture
-from vitscope.doctor.report.words import SUBJECT, VERDICT_SENTENCES, WHY_NOT, sureness
+from vitscope.doctor.report.words import STATES, SUBJECT, VERDICT_SENTENCES, WHY_NOT, heading, sureness
 
 if TYPE_CHECKING:
     from vitscope.doctor.examination import Asked, Report
@@ -92,7 +92,7 @@ def told_verdict(report: Report, language: Language) -> str:
 def told_subject(subject: Mapping[str, Any], language: Language) -> list[tuple[str, str]]:
     """Name and value of everything that is known of the patient."""
     return [
-        (SUBJECT[name].said(language, {}) if name in SUBJECT else name.replace("_", " "), _shown(value))
+        (SUBJECT[name].said(language, {}) if name in SUBJECT else name.replace("_", " "), _said(value, language))
         for name, value in subject.items()
         if value is not None
     ]
@@ -131,6 +131,14 @@ def _reason(asked: Asked, language: Language) -> str | None:
 
 def _why_not(report: Report, name: str, language: Language) -> str | None:
     return WHY_NOT[report.why_not[name]].said(language, {}) if name in report.why_not else None
+
+
+def _said(value: Any, language: Language) -> str:
+    if isinstance(value, bool):
+        return heading("yes" if value else "no", language)
+    if isinstance(value, str):
+        return STATES[value].said(language, {}) if value in STATES else value
+    return "; ".join(map(str, value)) if isinstance(value, list | tuple) else _shown(value)
 
 
 def _shown(value: Any, *, thousands: bool = True) -> str:

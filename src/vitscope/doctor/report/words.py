@@ -46,6 +46,10 @@ STAGES = {
 SUBJECT = {
     "source": Text("examined", "检查对象"),
     "run": Text("run", "训练记录"),
+    "state": Text("state", "状态"),
+    "alive": Text("at work", "正在运行"),
+    "problems": Text("damaged", "损坏"),
+    "steps": Text("steps", "步数"),
     "data": Text("data", "数据"),
     "model": Text("model", "模型"),
     "parameters": Text("parameters", "参数量"),
@@ -59,6 +63,15 @@ SUBJECT = {
     "seed": Text("seed", "随机种子"),
 }
 """What a report's subject may hold; other names are shown as they are."""
+STATES = {
+    "starting": Text("starting", "启动中"),
+    "running": Text("running", "运行中"),
+    "finished": Text("finished", "已完成"),
+    "failed": Text("failed", "失败"),
+    "stopped": Text("stopped", "已停止"),
+    "diverged": Text("diverged", "已发散"),
+}
+"""Of a run, as its status names them."""
 
 HEADINGS = {
     "doctor": Text("the doctor's report", "诊断报告"),
@@ -82,6 +95,8 @@ HEADINGS = {
     "wrote": Text("wrote {path}", "已写入 {path}"),
     "total": Text("{seconds} in all", "共 {seconds}"),
     "seconds": Text("{seconds:.1f} s", "{seconds:.1f} 秒"),
+    "yes": Text("yes", "是"),
+    "no": Text("no", "否"),
     "sure": Text("{word}, {share:.0%}", "{word}，{share:.0%}"),
 }
 SURENESS: tuple[tuple[float, Text], ...] = (
