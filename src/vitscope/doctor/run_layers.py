@@ -19,6 +19,7 @@ from vitscope.doctor.thresholds import (
     GRADIENT_VANISHES,
     LAYER_GRADIENT_HIGH,
     LOOKS_NEEDED,
+    RUN_UPDATES_HIGH,
     UPDATE_HIGH,
 )
 
@@ -27,8 +28,8 @@ MOST_SHOWN = 16
 
 
 def layers_check(run: RunView) -> Seen:
-    """By medians over the later half of the looks: what is large once is what clipping is for. What is not finite once
-    is told."""
+    """Gradients by medians over the later half of the looks, updates over all, as rates fall towards the end: what is
+    large once is what clipping is for. What is not finite once is told."""
     rows = _standing(run)
     if not rows:
         return Seen(left_out="not_monitored")
@@ -39,9 +40,8 @@ def layers_check(run: RunView) -> Seen:
         seen.left_out = None if seen.findings else "too_few_looks"
         return seen
     later = rows[len(rows) // 2 :]
-    gradients, updates = _medians(later, "gradient"), _medians(later, "update")
-    _gradients(run, later, gradients, seen)
-    _updates(run, updates, seen)
+    _gradients(run, later, _medians(later, "gradient"), seen)
+    _updates(run, _medians(rows, "update"), seen)
     return seen
 
 
@@ -84,7 +84,7 @@ def _updates(run: RunView, medians: dict[str, float], seen: Seen) -> None:
         return
     layer = max(far, key=far.__getitem__)
     numbers = {"count": len(far), "of": len(medians), "layer": layer, "ratio": far[layer], "lr": lr_at(run, None)}
-    if len(far) > len(medians) / 2:
+    if statistics.median(medians.values()) > RUN_UPDATES_HIGH:
         seen.findings.append(Finding("run_updates_large", 0.8, numbers, lower_lr(run), picture=picture))
     else:
         seen.notes.append(Note("layers_move_far", numbers))

@@ -37,13 +37,13 @@ def find_swing(values: Numbers, error: float | None = None) -> Swing | None:
         return None
     begins = (len(values) // 3, len(values) // 2)
     parts = [values, *(values[begin:] for begin in begins if len(values) - begin >= SWING_FEWEST_OF_PART)]
-    waves = [_strongest(_without_trend(part)) for part in parts]
-    if error is not None and noise_of(values) > SWING_TIMES * error:
-        waves.append((noise_of(values) * math.sqrt(2), 2.0))
-    size, period = max(waves)
+    left = _without_trend(values)
+    size, period = max(_strongest(_without_trend(part)) for part in parts)
+    if size == 0.0 and error is not None and noise_of(values) > SWING_TIMES * error:
+        size, period = float(left.std()) * math.sqrt(2), 2.0
     if size < SWING_SIZE or _rises(_calm(values, period), size) < SWING_CYCLES:
         return None
-    return Swing(_onset(_without_trend(values)), size)
+    return Swing(_onset(left), size)
 
 
 def is_rough(values: Numbers, error: float | None = None) -> bool:

@@ -1,0 +1,305 @@
+"""The door for runs: runs of the engine, and folders written by hand with what seldom happens to a run."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from doctor.seen import causes
+from vitscope.core.errors import DivergedError, UsageError
+from vitscope.core.run_view import read_run
+from vitscope.core.status_file import host_name
+from vitscope.core.strict_json import encode
+from vitscope.data.config import DataConfig
+from vitscope.doctor.examination import Report
+from vitscope.doctor.monitor import FILE, Monitor
+from vitscope.doctor.run_curve import curve_of
+from vitscope.doctor.run_door import RUN_CHECKS, examine_run
+from vitscope.models.config import ViTConfig
+from vitscope.train.config import LoopConfig, OptimConfig, TrainConfig, named_model
+from vitscope.train.fit import fit
+
+VIT = ViTConfig(img_size=8, patch_size=4, in_chans=1, embed_dim=48, depth=1, num_heads=2, num_classes=10)
+CHANCE = math.log(10)
+STEPS = 4
+"""Of an epoch, in folders written by hand."""
+
+
+def trained(
+    out: Path, *, epochs: int, lr: float = 1e-2, shares: Any = (0.8, 0.1, 0.1), batch: int = 64, **more: Any
+) -> Report:
+    """A run of the engine on digits, watched by the monitor."""
+    data = DataConfig(name="digits", batch_size=batch, pool_shares=shares)
+    loop = LoopConfig(epochs=epochs, device="cpu")
+    config = TrainConfig(model=named_model("vit", VIT), data=data, loop=loop, optim=OptimConfig(lr=lr, **more))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("vitscope.train.finish._draw", lambda *_: None)
+        fit(config, out=out, quiet=True, between_steps=[Monitor(every=5)])
+    return examine_run(out)
+
+
+def found(report: Report) -> list[str]:
+    """Causes, surest first; every sentence can be said in both languages."""
+    for asked in report.asked:
+        causes(asked.seen)
+    assert str(report)
+    assert report.as_text(language="zh")
+    json.dumps(report.as_json(), allow_nan=False)
+    return [finding.cause for finding in report.findings]
+
+
+def measured(report: Report, check: str) -> dict[str, Any]:
+    return next(asked.seen.measured for asked in report.asked if asked.check.name == check)
+
+
+def outcome(report: Report, check: str) -> str:
+    return next(asked.outcome for asked in report.asked if asked.check.name == check)
+
+
+def test_a_healthy_run(tmp_path: Path) -> None:
+    report = trained(tmp_path / "run", epochs=8)
+    assert found(report) == []
+    assert report.verdict == "healthy"
+    assert measured(report, "curve")["verdict"] == "healthy"
+    assert measured(report, "layers")["looks"] >= 4
+    assert [asked.check.name for asked in report.asked] == list(RUN_CHECKS)
+    assert report.subject["state"] == "finished"
+
+
+def test_a_run_on_few_pictures_overfits(tmp_path: Path) -> None:
+    report = trained(tmp_path / "run", epochs=30, shares=(0.05, 0.15, 0.8), batch=30)
+    assert found(report)[0] == "overfitting"
+    assert report.verdict == "unwell"
+    assert 3 <= report.findings[0].numbers["began"] <= 25
+
+
+def test_a_run_that_diverges(tmp_path: Path) -> None:
+    with pytest.raises(DivergedError):
+        trained(tmp_path / "run", epochs=4, lr=1000.0, clip_norm=None)
+    report = examine_run(tmp_path / "run")
+    assert found(report)[:2] == ["loss_diverged", "steps_not_finite"]
+    assert report.findings[0].numbers["step"] > 0
+    assert {change.key: change.value for change in report.findings[0].changes} == {
+        "optim.lr": 100.0,
+        "optim.clip_norm": 1.0,
+    }
+    assert "bad-step-" in report.findings[1].numbers["capture"]
+    assert "layer_not_finite" in found(report)
+    layer = next(one for one in report.findings if one.cause == "layer_not_finite").numbers["layer"]
+    assert layer in str(report)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Callable[..., Path]:
+    """`folder(train=..., val=...)`: a run with these losses of its epochs, of four steps each."""
+
+    def write(
+        train: Any = (), val: Any = (), *, status: dict[str, Any] | None = None, step: dict[str, Any] | None = None
+    ) -> Path:
+        rows = []
+        for epoch, loss in enumerate(train, start=1):
+            for number in range(STEPS * (epoch - 1) + 1, STEPS * epoch + 1):
+                plain = {"train/loss": loss, "train/lr": 1e-3, "train/grad_norm": 1.0, "train/skipped": 0}
+                changed = {key: one(number) if callable(one) else one for key, one in (step or {}).items()}
+                rows.append({"step": number, "epoch": epoch, "time": 0.0, **plain, **changed})
+            rows.append({"step": STEPS * epoch, "epoch": epoch, "time": 0.0, "train/epoch_loss": loss})
+            if epoch <= len(val) and val[epoch - 1] is not None:
+                rows[-1]["val/loss"] = val[epoch - 1]
+        path = tmp_path / "run"
+        path.mkdir(exist_ok=True)
+        (path / "metrics.jsonl").write_text("".join(json.dumps(encode(row)) + "\n" for row in rows))
+        (path / "config.yaml").write_text("model: {name: vit, num_classes: 10}\noptim: {lr: 0.001, clip_norm: 1.0}\n")
+        (path / "status.json").write_text(json.dumps({"state": "finished", "step": len(rows), **(status or {})}))
+        return path
+
+    return write
+
+
+def smooth(count: int = 20, low: float = 0.1) -> list[float]:
+    return list(map(float, CHANCE * (low + (0.95 - low) * np.exp(-5 * np.arange(count) / count))))
+
+
+def monitored(path: Path, rows: int = 8, **changed: Any) -> Path:
+    row = {
+        "gradient": {"patch_embed.proj": 0.2, "blocks.0.attn.qkv": 0.5, "head": 0.4},
+        "gradient_total": 0.7,
+        "update": {"patch_embed.proj": 1e-3, "blocks.0.attn.qkv": 2e-3, "head": 1e-3},
+        "activation": {"blocks.0": 3.0, "norm": 2.0},
+        "entropy": {"blocks.0.attn": 0.9},
+    }
+    lines = [json.dumps(encode({**row, **changed, "step": 10 * number})) for number in range(1, rows + 1)]
+    (path / "diagnostics").mkdir(exist_ok=True)
+    (path / "diagnostics" / FILE).write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_curves_of_every_kind(folder: Callable[..., Path]) -> None:
+    assert found(examine_run(folder(smooth(), smooth(low=0.15)))) == []
+    rising = [*smooth(10, low=0.3), *np.linspace(0.8, 1.6, 10).tolist()]
+    report = examine_run(folder(smooth(low=0.02), rising))
+    assert found(report) == ["overfitting"]
+    assert report.findings[0].numbers["began"] == pytest.approx(10, abs=2)
+    assert report.findings[0].changes[0].key == "loop.early_stop"
+    assert [note.name for note in report.notes] == ["stop_earlier"]
+    flat = [CHANCE] * 20
+    assert found(examine_run(folder(flat, flat))) == ["plateaued"]
+    swung = [loss * (1.5 if place % 2 else 0.7) for place, loss in enumerate(smooth(24, low=0.4))]
+    report = examine_run(folder(swung, swung))
+    assert found(report) == ["loss_oscillates"]
+    assert report.findings[0].changes[0].value == pytest.approx(1e-4)
+    lost = [*smooth(12), *[CHANCE] * 8]
+    report = examine_run(folder(lost, lost))
+    assert found(report) == ["loss_diverged"]
+    assert report.findings[0].numbers["began"] == 13
+
+
+def test_a_run_at_work_has_not_underfitted(folder: Callable[..., Path]) -> None:
+    slow = list(map(float, CHANCE * np.exp(-np.arange(10) / 40)))
+    assert found(examine_run(folder(slow, slow))) == ["underfitting"]
+    at_work = {"state": "running", "pid": os.getpid(), "host": host_name(), "heartbeat": time.time()}
+    before = folder(slow, slow, status=at_work)
+    files = {path.name: path.read_bytes() for path in before.iterdir()}
+    report = examine_run(before)
+    assert found(report) == []
+    assert [note.name for note in report.notes] == ["still_improving"]
+    assert report.subject["alive"] is True
+    assert "at work yes" in str(report)
+    assert {path.name: path.read_bytes() for path in before.iterdir()} == files
+
+
+def test_a_torn_line_is_passed_over(folder: Callable[..., Path]) -> None:
+    path = folder(smooth(), smooth(low=0.15))
+    with (path / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 81, "epoch": 21, "train/lo')
+    monitored(path)
+    with (path / "diagnostics" / FILE).open("a") as file:
+        file.write('{"step": 90, "gradi')
+    report = examine_run(path)
+    assert found(report) == []
+    assert report.subject["steps"] == 80
+    assert measured(report, "layers")["looks"] == 8
+
+
+def test_an_empty_run_cannot_be_judged(folder: Callable[..., Path]) -> None:
+    report = examine_run(folder(status={"state": "starting"}))
+    assert found(report) == []
+    assert report.verdict == "cannot tell"
+    assert {asked.outcome for asked in report.asked} == {"left out"}
+    assert "Nothing could be looked at." in str(report)
+
+
+def test_what_is_no_run_is_refused(folder: Callable[..., Path], tmp_path: Path) -> None:
+    folder(smooth())
+    with pytest.raises(UsageError, match="run"):
+        examine_run(tmp_path)
+    with pytest.raises(UsageError) as caught:
+        examine_run(tmp_path / "rnu")
+    assert "run" in str(caught.value.fix)
+
+
+def test_skipped_steps(folder: Callable[..., Path]) -> None:
+    def skips(*bad: int) -> dict[str, Any]:
+        return {
+            "train/skipped": lambda number: int(number in bad),
+            "train/loss": lambda number: math.nan if number in bad else 1.0,
+        }
+
+    report = examine_run(folder(smooth(300), smooth(300, low=0.15), step=skips(7)))
+    assert found(report) == []
+    assert "some_steps_skipped" in [note.name for note in report.notes]
+    report = examine_run(folder(smooth(300), smooth(300, low=0.15), step=skips(7, 8, 9)))
+    assert found(report) == ["steps_not_finite"]
+    assert report.findings[0].numbers["first"] == 7
+    scaled = {"train/skipped": lambda number: int(number % 9 == 0), "train/loss_scale": 1024.0}
+    assert found(examine_run(folder(smooth(), smooth(low=0.15), step=scaled))) == [], "fp16 looks for its scale"
+
+
+def test_gradients_that_explode_or_vanish(folder: Callable[..., Path]) -> None:
+    report = examine_run(folder(smooth(), smooth(low=0.15), step={"train/grad_norm": lambda number: 10.0 * number}))
+    assert found(report) == ["run_gradients_explode"]
+    assert report.findings[0].numbers["norm"] > 100
+    high = [CHANCE] * 20
+    report = examine_run(folder(high, high, step={"train/grad_norm": 1e-8}))
+    assert set(found(report)) == {"run_gradients_vanish", "plateaued"}
+    learnt = {"train/grad_norm": 1e-8, "train/loss": lambda number: 2.0 if number < 9 else 1e-6}
+    assert found(examine_run(folder(smooth(), smooth(low=0.15), step=learnt))) == [], "all is learnt"
+    spikes = {"train/grad_norm": lambda number: 1e4 if number % 10 == 0 else 1.0}
+    assert found(examine_run(folder(smooth(), smooth(low=0.15), step=spikes))) == [], "clipping is for these"
+
+
+def test_the_monitors_rows_name_the_layer(folder: Callable[..., Path]) -> None:
+    path = folder(smooth(), smooth(low=0.15))
+    assert outcome(examine_run(path), "layers") == "left out"
+    assert found(examine_run(monitored(path))) == []
+    large = {"patch_embed.proj": 3.0, "blocks.0.attn.qkv": 400.0, "head": 20.0}
+    report = examine_run(monitored(path, gradient=large, gradient_total=401.0))
+    assert found(report) == ["run_gradients_explode"]
+    assert "blocks.0.attn.qkv" in str(report)
+    assert measured(report, "layers")["warnings"]["gradient blocks.0.attn.qkv"] == 8
+    report = examine_run(monitored(path, gradient={"head": 12.0}, gradient_total=12.0))
+    assert found(report) == []
+    assert "head 12" in str(report)
+    far = {"patch_embed.proj": 0.4, "blocks.0.attn.qkv": 0.5, "head": 1e-3}
+    report = examine_run(monitored(path, update=far))
+    assert found(report) == ["run_updates_large"]
+    assert "blocks.0.attn.qkv by 50%" in " ".join(str(report).split())
+    report = examine_run(monitored(path, update={**far, "patch_embed.proj": 1e-3}))
+    assert found(report) == []
+    assert [note.name for note in report.notes if note.name == "layers_move_far"]
+    report = examine_run(monitored(path, activation={"blocks.0": 3.0, "norm": math.inf}))
+    assert found(report) == ["layer_not_finite"]
+    assert report.findings[0].numbers["layer"] == "norm"
+    assert outcome(examine_run(monitored(path, rows=2)), "layers") == "left out"
+    high = folder([CHANCE] * 20, [CHANCE] * 20)
+    report = examine_run(monitored(high, gradient={"blocks.0.attn.qkv": 1e-9, "head": 1e-8}, gradient_total=1e-8))
+    assert found(report)[0] == "run_gradients_vanish"
+    assert "blocks.0.attn.qkv" in str(report)
+
+
+def test_pictures_that_were_left_out(folder: Callable[..., Path]) -> None:
+    path = folder(smooth(), smooth(low=0.15))
+    line = json.dumps({"index": 17, "where": "photos/cat/17.jpg", "reason": "the file is missing"})
+    (path / "bad_samples.jsonl").write_text(f"{line}\n{line}\n")
+    report = examine_run(path)
+    assert found(report) == ["pictures_left_out"]
+    assert report.findings[0].numbers == {"count": 1, "where": "photos/cat/17.jpg", "reason": "the file is missing"}
+    assert report.verdict == "cannot tell"
+
+
+def test_steps_taken_anew_replace_the_old_ones(folder: Callable[..., Path]) -> None:
+    """Epochs 4 and 5 went up, training went back to the end of epoch 3, and took them again."""
+    losses = [2.0, 1.5, 1.2, 9.0, math.nan]
+    path = folder(losses, losses)
+    rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    again = [dict(row) for row in rows if row["epoch"] in (4, 5)]
+    for row in again:
+        for key in ("train/loss", "train/epoch_loss", "val/loss"):
+            if key in row:
+                row[key] = 1.0
+    (path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows + again))
+    curve = curve_of(read_run(path))
+    assert list(curve.epochs) == [1, 2, 3, 4, 5]
+    assert list(curve.train_loss) == list(curve.val_loss) == [2.0, 1.5, 1.2, 1.0, 1.0]
+    assert curve.loss_at_chance == pytest.approx(CHANCE)
+
+
+def test_the_error_of_an_epochs_mean_comes_from_its_steps(folder: Callable[..., Path]) -> None:
+    path = folder([1.0] * 4, [], step={"train/loss": lambda number: 1.0 + 0.1 * (-1) ** number})
+    assert curve_of(read_run(path)).train_error == pytest.approx(0.1 * math.sqrt(4 / 3) / 2)
+    assert curve_of(read_run(folder([1.0] * 4, []))).train_error == 0.0
+
+
+def test_only_some_checks(folder: Callable[..., Path]) -> None:
+    path = folder(smooth(), smooth(low=0.15))
+    told: list[str] = []
+    assert [asked.check.name for asked in examine_run(path, only=("curve",), on_check=told.append).asked] == ["curve"]
+    assert told == ["curve"]
+    assert len(examine_run(path, only=("training",)).asked) == len(RUN_CHECKS)
