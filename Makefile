@@ -16,7 +16,7 @@ TESTS := -m pytest -n logical --maxprocesses 4 --dist loadfile --no-loadscope-re
 .PHONY: help setup demo test test-slow test-gpu lint bench browser clean
 
 help:
-	@echo "make demo       train a small ViT on digits in under a minute, test it, look inside"
+	@echo "make demo       train a small ViT on digits in under a minute, test it, look inside, ask the doctor"
 	@echo "make test       run the test suite"
 	@echo "make test-slow  run the longer tests too"
 	@echo "make test-gpu   run the tests that need a CUDA GPU, and a C compiler with Python's headers"
@@ -48,6 +48,8 @@ demo: setup
 	$(BIN)/vitscope eval demo-out/run
 	@echo
 	$(BIN)/python examples/first_look.py demo-out/run demo-out
+	@echo
+	$(BIN)/vitscope doctor demo-out/run --html demo-out/doctor.html
 
 test: setup
 	$(TESTENV) $(BIN)/python $(TESTS)

@@ -1,4 +1,4 @@
-"""What `make demo` shows last: what the freshly trained model says to a digit it never saw, and where it looks.
+"""What `make demo` shows: what the freshly trained model says to a digit it never saw, and where it looks.
 
 python examples/first_look.py RUN [FOLDER]
 """

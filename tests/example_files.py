@@ -20,13 +20,19 @@ from vitscope.models.build import build_model
 from vitscope.models.config import ViTConfig
 
 CLASSES = ("bee", "cat", "elk")
+SETTINGS = """\
+data: {name: digits, batch_size: 64}
+model: {name: vit_tiny, img_size: 8, patch_size: 1, in_chans: 1, embed_dim: 64, depth: 2, num_heads: 2}
+optim: {lr: 0.5}
+"""
+"""Of mine.yaml: with a rate that is far too high, so that the doctor has something to find."""
 MY_MODEL = ViTConfig(img_size=128, patch_size=16, num_classes=5, embed_dim=32, depth=6, num_heads=2)
 """As small as the pages allow, which name its sixth block, its second head and the patch in row 6, column 7."""
 
 
 def write_examples(root: Path) -> None:
     """photos, pets, shards, data/cifar10, cifar-10-batches-py, mnist-files, scans.npz, birds.csv; of weights, my-model
-    and weights.pth."""
+    and weights.pth; of settings, mine.yaml."""
     rng = np.random.default_rng(0)
     pixels = rng.integers(0, 256, (60, 32, 32, 3), dtype=np.uint8)
     labels = np.arange(60) % 3
@@ -43,6 +49,7 @@ def write_examples(root: Path) -> None:
     np.savez(root / "scans.npz", images=pixels, labels=labels)
     rows = [f"photos/{CLASSES[label]}/{number}.jpg,{CLASSES[label]}" for number, label in enumerate(labels)]
     (root / "birds.csv").write_text("path,label\n" + "\n".join(rows) + "\n")
+    (root / "mine.yaml").write_text(SETTINGS)
     vitscope.save_model(build_model(MY_MODEL), root / "my-model")
     weights = vitscope.create_model("vit_tiny_patch16_224", num_classes=5).state_dict()
     torch.save({"model": weights}, root / "weights.pth")

@@ -35,7 +35,8 @@ def commands(page: Path) -> list[str]:
 
 def trains(command: str) -> bool:
     """Whether it works on a run, and so on what the commands before it made."""
-    return shlex.split(command)[1] in ("train", "eval")
+    verb, *words = shlex.split(command)[1:]
+    return verb in ("train", "eval") or (verb == "doctor" and any(word.startswith("runs/") for word in words))
 
 
 def serves(command: str) -> bool:
@@ -88,7 +89,8 @@ def test_commands_run(
     monkeypatch.delenv("VITSCOPE_DATA", raising=False)
     monkeypatch.setattr("vitscope.cli.bench_tables.LEAST_SECONDS", 0.01)
     verb, *words = shlex.split(command)[1:]
-    code = main([verb, *words, *(["--rounds", "1"] if verb == "bench" else [])])
+    quickly = {"bench": ["--rounds", "1"], "doctor": ["--quick", "--model.depth", "2"]}
+    code = main([verb, *words, *quickly.get(verb, [])])
     out, err = capsys.readouterr()
     assert code == 0, err
     assert out

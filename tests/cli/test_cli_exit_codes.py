@@ -25,8 +25,11 @@ RIGHT = {
     "export": "MODEL --out new.onnx",
     "convert": "MODEL new",
     "serve": "MODEL --port 0",
+    "doctor": "MODEL --only settings --html new.html",
 }
 """A command of each verb with which nothing is wrong, once MODEL is one."""
+THERE = {"doctor": "digits_vit"}
+"""What stands for MODEL where that is no folder of weights."""
 ALL = tuple(RIGHT)
 WITH_PICTURES = {
     "predict": "model PICTURES",
@@ -35,6 +38,7 @@ WITH_PICTURES = {
     "features": "model PICTURES --out new.npz",
     "bench": "model --cheaper --images PICTURES",
     "export": "model --out new.onnx --images PICTURES",
+    "doctor": "--data PICTURES",
 }
 BAD_VALUES = {
     "predict": ("--top-k 0", "--dtype fp17", "--device gpu"),
@@ -45,6 +49,7 @@ BAD_VALUES = {
     "export": ("--opset 3", "--dtype fp17", "--img-size 0"),
     "convert": ("--img-size 0", "--to tim", "--dtype fp17"),
     "serve": ("--port 70000", "--dtype fp17", "--device gpu"),
+    "doctor": ("--only seting", "--lang fr", "--html photos", "--replay x", "--device gpu", "--optim.lr=-1"),
 }
 TAKEN = {"predict": "new.csv", "explain": "new.png", "features": "new.npz", "export": "new.onnx", "convert": "new"}
 
@@ -66,6 +71,10 @@ def here(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def right(verb: str) -> str:
+    return RIGHT[verb].replace("MODEL", THERE.get(verb, "model"))
+
+
 def mistakes() -> Iterator[tuple[str, str, int]]:
     for verb in ALL:
         yield verb, "", 2
@@ -73,12 +82,12 @@ def mistakes() -> Iterator[tuple[str, str, int]]:
             yield verb, RIGHT[verb].replace("MODEL", missing), 2
         if verb != "bench":  # which takes the name of a model that has no weights yet
             yield verb, RIGHT[verb].replace("MODEL", "vit_tiny"), 2
-        yield verb, f"{RIGHT[verb]} --no-such-flag 1".replace("MODEL", "model"), 2
+        yield verb, f"{right(verb)} --no-such-flag 1", 2
         for flags in BAD_VALUES[verb]:
-            yield verb, f"{RIGHT[verb]} {flags}".replace("MODEL", "model"), 2
+            yield verb, f"{right(verb)} {flags}", 2
     for verb, words in WITH_PICTURES.items():
         yield verb, words.replace("PICTURES", "empty"), 3
-        yield verb, words.replace("PICTURES", "photos/none.png"), 2 if verb == "eval" else 3
+        yield verb, words.replace("PICTURES", "photos/none.png"), 2 if verb in ("eval", "doctor") else 3
 
 
 @pytest.mark.parametrize(("verb", "words", "code"), list(mistakes()))
@@ -98,7 +107,7 @@ def test_what_is_there_is_kept(verb: str, here: Path, capsys: pytest.CaptureFixt
     else:
         there.write_bytes(b"mine")
     before = there.read_bytes()
-    assert main([verb, *RIGHT[verb].replace("MODEL", "model").split()]) == 2
+    assert main([verb, *right(verb).split()]) == 2
     said = capsys.readouterr().err
     assert "--overwrite" in said
     assert "overwrite=True" not in said
@@ -109,4 +118,4 @@ def test_what_is_there_is_kept(verb: str, here: Path, capsys: pytest.CaptureFixt
 def test_with_which_nothing_else_is_wrong(verb: str, here: Path) -> None:
     """Of the verbs that are quick; the others have tests of their own."""
     device = () if verb == "convert" else ("--device", "cpu")
-    assert main([verb, *RIGHT[verb].replace("MODEL", "model").split(), *device]) == 0
+    assert main([verb, *right(verb).split(), *device]) == 0

@@ -57,7 +57,7 @@ class CurveVerdict:
     is_rising: bool = False
     """Whether the validation loss itself rises; otherwise overfitting shows in the gap alone."""
     is_falling: bool = False
-    """Whether the training loss was still coming down at the end: more epochs would help."""
+    """Whether both losses came down in the later half: more epochs would help."""
     is_overconfident: bool = False
     """Whether validation loss rises while accuracy rises too: answers get surer faster than better."""
     rise: float = 0.0

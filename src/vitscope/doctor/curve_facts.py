@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vitscope.doctor.thresholds import CURVE_RISE, CURVE_SURE, CURVE_SURE_FEW
-from vitscope.doctor.trend import change, lowest, noise_of, scaled, slope_of, smoothed
+from vitscope.doctor.trend import Numbers, change, lowest, noise_of, scaled, slope_of, smoothed
 
 if TYPE_CHECKING:
     from vitscope.doctor.curve import Curve
@@ -112,11 +112,16 @@ class Facts:
 
     @cached_property
     def is_falling(self) -> bool:
-        """Training, in its later half: for sure, and by enough that as many epochs again would show."""
-        later = len(self.train) // 2
-        epochs = self.train_epochs[later:]
-        slope, error = slope_of(epochs, self.train_scaled[later:], self.train_noise)
-        return slope < -self.sure * error and -slope * (epochs[-1] - epochs[0]) > CURVE_RISE
+        """Both losses, in their later half: training for sure, and by enough that as many epochs again would show."""
+        return self._falls(self.train_epochs, self.train_scaled, self.train_noise, self.sure) and self._falls(
+            self.val_epochs, self.val_scaled, self.noise, 2.0
+        )
+
+    @staticmethod
+    def _falls(epochs: list[float], values: Numbers, noise: float, sure: float) -> bool:
+        later = len(values) // 2
+        slope, error = slope_of(epochs[later:], values[later:], noise)
+        return slope < -sure * error and -slope * (epochs[-1] - epochs[later]) > CURVE_RISE
 
     @cached_property
     def gap(self) -> float | None:

@@ -71,7 +71,7 @@ def _picture(curve: Curve, verdict: CurveVerdict) -> Picture | None:
     known = [(epoch, loss) for epoch, loss in zip(curve.epochs, curve.val_loss, strict=True) if loss is not None]
     lines = [Line("train", list(curve.epochs), list(curve.train_loss))]
     lines += [Line("validation", [epoch for epoch, _ in known], [loss for _, loss in known])] if known else []
-    return Picture("Learning curves", "epoch", "loss", lines, mark=verdict.began) if curve.epochs else None
+    return Picture("Learning curves", "epoch", "loss", lines, mark=verdict.began) if len(curve.epochs) > 1 else None
 
 
 def _end(losses: list[float]) -> float:

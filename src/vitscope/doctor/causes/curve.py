@@ -20,9 +20,9 @@ CURVE_CAUSES: tuple[Cause, ...] = (
         ),
         action=Text(
             "More augmentation first, then dropout 0.1 -> 0.3 and weight decay 1e-4 -> 1e-3; or stop at epoch {best:g} "
-            "(--loop.early_stop).",
+            "(`--loop.early-stop`).",
             "先加强数据增强，再把 dropout 从 0.1 提到 0.3、权重衰减从 1e-4 提到 1e-3；或在第 {best:g} 轮提前停止"
-            "（--loop.early_stop）。",
+            "（`--loop.early-stop`）。",
         ),
         effect=Text("Training loss ends higher, validation loss lower.", "训练损失会略高，验证损失会更低。"),
     ),
@@ -70,9 +70,9 @@ CURVE_CAUSES: tuple[Cause, ...] = (
         ),
         cost=Text("More epochs will not help.", "再多训练几轮也没有用。"),
         action=Text(
-            "Examine the set-up (vitscope doctor CONFIG): overfit one batch first; if that works it is the learning rate, "
+            "Examine the set-up (`vitscope doctor CONFIG`): overfit one batch first; if that works it is the learning rate, "
             "if not an error.",
-            "检查训练设置（vitscope doctor 配置文件）：先做单批次过拟合；能背下来就是学习率的问题，否则就有错误。",
+            "检查训练设置（`vitscope doctor 配置文件`）：先做单批次过拟合；能背下来就是学习率的问题，否则就有错误。",
         ),
         effect=Text("The cause is found before more time is spent.", "在花更多时间之前找到原因。"),
     ),
@@ -86,8 +86,8 @@ CURVE_CAUSES: tuple[Cause, ...] = (
         ),
         cost=Text("Steps overshoot, and the result is a matter of luck.", "步子迈过了头，结果全凭运气。"),
         action=Text(
-            "Lower the learning rate by 3 to 10 times, and clip gradients at 1.0 (--optim.clip_norm 1.0).",
-            "把学习率降低 3 到 10 倍，并把梯度裁剪到 1.0（--optim.clip_norm 1.0）。",
+            "Lower the learning rate by 3 to 10 times, and clip gradients at 1.0 (`--optim.clip-norm 1.0`).",
+            "把学习率降低 3 到 10 倍，并把梯度裁剪到 1.0（`--optim.clip-norm 1.0`）。",
         ),
         effect=Text("The curve becomes smooth and goes lower.", "曲线变平滑，并降得更低。"),
     ),
@@ -129,9 +129,9 @@ CURVE_CAUSES: tuple[Cause, ...] = (
         ),
         cost=Text("Those batches teach nothing, and it often gets worse.", "这些批次等于没学，而且往往会恶化。"),
         action=Text(
-            "Replay one to see the layer where it began (vitscope doctor --replay {capture}); lower the learning rate or use "
+            "Replay one to see the layer where it began (`vitscope doctor --replay {capture}`); lower the learning rate or use "
             "bf16.",
-            "重放其中一步，查看最先出问题的层（vitscope doctor --replay {capture}）；降低学习率或改用 bf16。",
+            "重放其中一步，查看最先出问题的层（`vitscope doctor --replay {capture}`）；降低学习率或改用 bf16。",
         ),
         effect=Text("Every step counts again.", "每一步都重新有效。"),
     ),
@@ -144,8 +144,8 @@ CURVE_CAUSES: tuple[Cause, ...] = (
         ),
         cost=Text("One step can undo an epoch.", "一步就可能毁掉一整轮。"),
         action=Text(
-            "Clip at 1.0 (--optim.clip_norm 1.0) and lower the learning rate.",
-            "把梯度裁剪到 1.0（--optim.clip_norm 1.0），并降低学习率。",
+            "Clip at 1.0 (`--optim.clip-norm 1.0`) and lower the learning rate.",
+            "把梯度裁剪到 1.0（`--optim.clip-norm 1.0`），并降低学习率。",
         ),
         effect=Text("Norms stay below 10.", "范数会保持在 10 以下。"),
     ),
@@ -159,8 +159,8 @@ CURVE_CAUSES: tuple[Cause, ...] = (
         ),
         cost=Text("One step can undo an epoch.", "一步就可能毁掉一整轮。"),
         action=Text(
-            "Clip at 1.0 (--optim.clip_norm 1.0), lower the learning rate, and look at {layer}.",
-            "把梯度裁剪到 1.0（--optim.clip_norm 1.0），降低学习率，并检查 {layer}。",
+            "Clip at 1.0 (`--optim.clip-norm 1.0`), lower the learning rate, and look at {layer}.",
+            "把梯度裁剪到 1.0（`--optim.clip-norm 1.0`），降低学习率，并检查 {layer}。",
         ),
         effect=Text("Norms stay below 10.", "范数会保持在 10 以下。"),
     ),
@@ -173,8 +173,8 @@ CURVE_CAUSES: tuple[Cause, ...] = (
         ),
         cost=Text("Nothing moves any more.", "权重已不再更新。"),
         action=Text(
-            "Examine the set-up (vitscope doctor CONFIG): initialisation, norms and residuals.",
-            "检查训练设置（vitscope doctor 配置文件）：初始化、归一化与残差。",
+            "Examine the set-up (`vitscope doctor CONFIG`): initialisation, norms and residuals.",
+            "检查训练设置（`vitscope doctor 配置文件`）：初始化、归一化与残差。",
         ),
         effect=Text("Gradients reach every layer.", "梯度能到达每一层。"),
     ),
@@ -188,8 +188,8 @@ CURVE_CAUSES: tuple[Cause, ...] = (
         ),
         cost=Text("Nothing moves any more.", "权重已不再更新。"),
         action=Text(
-            "Examine the set-up (vitscope doctor CONFIG): initialisation, norms and residuals, from {layer} on.",
-            "检查训练设置（vitscope doctor 配置文件）：从 {layer} 开始，看初始化、归一化与残差。",
+            "Examine the set-up (`vitscope doctor CONFIG`): initialisation, norms and residuals, from {layer} on.",
+            "检查训练设置（`vitscope doctor 配置文件`）：从 {layer} 开始，看初始化、归一化与残差。",
         ),
         effect=Text("Gradients reach every layer.", "梯度能到达每一层。"),
     ),
@@ -225,7 +225,8 @@ CURVE_CAUSES: tuple[Cause, ...] = (
         evidence=Text("{count} pictures; the first: {where} ({reason})", "共 {count} 张；第一张：{where}（{reason}）"),
         cost=Text("The model learns from fewer pictures than you think.", "模型实际学到的图片比你以为的少。"),
         action=Text(
-            "List them all: vitscope data PATH. Repair or remove them.", "用 vitscope data 路径 列出全部，修复或删除。"
+            "List them all: `vitscope data PATH`. Repair or remove them.",
+            "用 `vitscope data 路径` 列出全部，修复或删除。",
         ),
         effect=Text("All of the data counts.", "全部数据都派上用场。"),
     ),
@@ -235,15 +236,15 @@ CURVE_NOTES: tuple[Remark, ...] = (
     Remark(
         name="still_improving",
         text=Text(
-            "both losses were still falling at epoch {epoch:g}: more epochs would help",
-            "到第 {epoch:g} 轮两条损失仍在下降：继续训练会有帮助",
+            "both losses still fell in the later half of {epoch:g} epochs: training longer would help",
+            "在 {epoch:g} 轮的后半段两条损失仍在下降：延长训练会有帮助",
         ),
     ),
     Remark(
         name="stop_earlier",
         text=Text(
-            "validation was best at epoch {best:g} of {epoch:g}: --loop.early_stop would have saved the rest",
-            "验证损失在第 {best:g} 轮最好（共 {epoch:g} 轮）：用 --loop.early_stop 可省去其余",
+            "validation was best at epoch {best:g} of {epoch:g}: `--loop.early-stop` would have saved the rest",
+            "验证损失在第 {best:g} 轮最好（共 {epoch:g} 轮）：用 `--loop.early-stop` 可省去其余",
         ),
     ),
     Remark(
@@ -256,8 +257,8 @@ CURVE_NOTES: tuple[Remark, ...] = (
         name="overconfident",
         text=Text(
             "validation loss rises since epoch {best:g} while accuracy still rises: answers get surer faster than better "
-            "(--loss.smoothing 0.1 helps)",
-            "自第 {best:g} 轮起验证损失上升，而准确率仍在提高：自信增长快于能力（可用 --loss.smoothing 0.1）",
+            "(`--loss.smoothing 0.1` helps)",
+            "自第 {best:g} 轮起验证损失上升，而准确率仍在提高：自信增长快于能力（可用 `--loss.smoothing 0.1`）",
         ),
     ),
     Remark(
@@ -284,7 +285,7 @@ CURVE_LEFT_OUT: tuple[Remark, ...] = (
     Remark(name="nothing_recorded", text=Text("the run has recorded nothing of it", "这次训练没有相关记录")),
     Remark(
         name="not_monitored",
-        text=Text("layers were not watched (vitscope train --monitor does)", "没有逐层监视（训练时加 --monitor）"),
+        text=Text("layers were not watched (`vitscope train --monitor` does)", "没有逐层监视（训练时加 `--monitor`）"),
     ),
     Remark(
         name="too_few_looks",

@@ -23,6 +23,8 @@ WIDTH, HEIGHT = 6.4, 2.8
 """Inches; narrow, so that letters can be read on a phone."""
 LONGEST_LABEL = 28
 MOST_IN_LEGEND = 8
+COUNTED = ("epoch", "step", "layer", "block")
+"""What is numbered: half a layer is none."""
 MOST_NAMES = 16
 """Bars beyond this have no room for their names."""
 
@@ -92,14 +94,25 @@ def _bars(axes: Axes, lines: Sequence[Line]) -> None:
 
 
 def _plain_numbers(axes: Axes, picture: Picture) -> None:
-    """0.001 instead of a formula, which text that is never a formula could not show."""
-    from matplotlib.ticker import FuncFormatter, NullFormatter
+    """0.001 instead of a formula, which text that is never a formula could not show; a few numbers also within a power
+    of ten; whole epochs, steps and layers."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
     plain = FuncFormatter(lambda value, _: f"{value:g}")
     for axis, is_log in ((axes.xaxis, picture.log_x and picture.kind == "lines"), (axes.yaxis, picture.log_y)):
         if is_log:
+            low, high = sorted(axis.get_view_interval())
+            if 0 < low < high < 100 * low:
+                axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
             axis.set_major_formatter(plain)
             axis.set_minor_formatter(NullFormatter())
+    is_counted = picture.x in COUNTED if picture.kind == "lines" else not _has_names(picture.lines)
+    if is_counted and not picture.log_x:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def _has_names(lines: Sequence[Line]) -> bool:
+    return max((len(line.x) for line in lines), default=0) <= MOST_NAMES
 
 
 def _numbers(values: Sequence[float]) -> list[float]:

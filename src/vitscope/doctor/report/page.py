@@ -76,7 +76,8 @@ def _body(report: Report, language: Language, verdict: str) -> Iterator[str]:
         yield f"<h2>{escape(heading('notes', language))}</h2>"
         yield "<ul>" + "".join(f"<li>{_prose(note)}</li>" for note in notes) + "</ul>"
     checks = told_checks(report, language)
-    shown = [check.picture for check in checks if check.picture is not None]
+    told = [finding.finding.picture for finding in findings]
+    shown = [check.picture for check in checks if check.picture is not None and check.picture not in told]
     if shown:
         yield f"<h2>{escape(heading('pictures', language))}</h2>"
         yield from map(drawings.figure, shown)

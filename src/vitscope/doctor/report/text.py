@@ -42,7 +42,8 @@ def report_lines(report: Report, language: Language, *, width: int = WIDTH) -> I
     stop = ". " if language == "en" else "。"
     for text in wrapped(told_verdict(report, language), width, first=f"{verdict}{stop}", then=BETWEEN):
         yield Line(text, COLOURS[report.verdict])
-    subject = "; ".join(f"{name} {value}" for name, value in told_subject(report.subject, language))
+    between = "; " if language == "en" else "；"
+    subject = between.join(f"{name} {value}" for name, value in told_subject(report.subject, language))
     if subject:
         yield from (Line(text, "dim") for text in wrapped(subject, width))
     for number, told in enumerate(told_findings(report, language), start=1):
@@ -63,7 +64,8 @@ def report_lines(report: Report, language: Language, *, width: int = WIDTH) -> I
 def _finding(number: int, told: ToldFinding, language: Language, width: int) -> Iterator[Line]:
     for text in wrapped(told.title, width, first=f"{number}. ", then="   "):
         yield Line(text, "bold")
-    yield Line(f"   {told.finding.cause}  ({told.sure})", "dim")
+    sure = f"({told.sure})" if language == "en" else f"（{told.sure}）"
+    yield Line(f"   {told.finding.cause}  {sure}", "dim")
     parts = [(name, getattr(told, name)) for name in ("evidence", "cost", "action", "flags", "effect")]
     names = {name: heading(name, language) for name, _ in parts}
     column = max(map(width_of, names.values()))
@@ -75,7 +77,8 @@ def _finding(number: int, told: ToldFinding, language: Language, width: int) -> 
 
 def _checks(checks: list[ToldCheck], seconds: float, language: Language, width: int) -> Iterator[Line]:
     total = heading("total", language, seconds=heading("seconds", language, seconds=seconds))
-    yield Line(f"{heading('checks', language)} ({total})", "bold")
+    total = f" ({total})" if language == "en" else f"（{total}）"
+    yield Line(f"{heading('checks', language)}{total}", "bold")
     names = max(width_of(check.name) for check in checks)
     stages = {check.stage: STAGES[check.stage].said(language, {}) for check in checks}
     stage = max(map(width_of, stages.values()))
