@@ -107,6 +107,8 @@ class Patient:
     """The owner's own rows (`rows[3]` is a picture and its label), where a picture can be looked up by its number."""
     glances: dict[str, Any] = field(default_factory=dict, repr=False)
     """What the checks of the data have seen of each part (`glance`)."""
+    tried: dict[str, Any] = field(default_factory=dict, repr=False)
+    """What one experiment found out and the next can use: the pool of pictures, the run at the patient's own rate."""
     _samples: dict[str, Pair] = field(default_factory=dict, repr=False)
 
     def sample(self, count: int, part: str = "train") -> Pair:

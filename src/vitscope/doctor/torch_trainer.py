@@ -31,7 +31,7 @@ class TorchTrainer:
         self.own_step, self.clip_norm, self.dtype = step, clip_norm, dtype
         self.optimizer_name = NAMES.get(type(optimizer).__name__, type(optimizer).__name__)
         groups = optimizer.param_groups
-        self.rates = [float(group.get("initial_lr", group["lr"])) for group in groups]
+        self.rates = [_top(group) for group in groups]
         self.lr = max(self.rates)
         self.weight_decay = max(float(group.get("weight_decay", 0.0)) for group in groups)
         held = {id(parameter) for group in groups for parameter in group["params"]}
@@ -40,7 +40,10 @@ class TorchTrainer:
 
     def hold_lr(self, lr: float | None) -> None:
         for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
-            group["lr"] = rate if lr is None else rate * (lr / self.lr)
+            if lr is None:
+                group["lr"] = rate
+            else:  # of rates that are all zero there is no ratio to keep
+                group["lr"] = rate * (lr / self.lr) if self.lr > 0 else lr
 
     def relax(self, *, decay: bool = False, clip: bool = False) -> None:
         for group in self.optimizer.param_groups if decay else ():
@@ -62,6 +65,11 @@ class TorchTrainer:
 
     def _autocast(self, device: torch.device) -> contextlib.AbstractContextManager[Any]:
         return contextlib.nullcontext() if self.dtype is None else torch.autocast(device.type, self.dtype)
+
+
+def _top(group: dict[str, Any]) -> float:
+    """The rate at the top of the schedule, as torch's schedulers note it; where there is none, the rate itself."""
+    return float(group.get("max_lr", group.get("initial_lr", group["lr"])))
 
 
 def _as_float(given: Any) -> float:

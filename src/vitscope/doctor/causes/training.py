@@ -35,9 +35,11 @@ CAUSES: tuple[Cause, ...] = (
         evidence=Text(
             "Held at {lr:.2g}, the loss went from {start:.3g} to {end:.3g} and each step changed the weights by "
             "{move:.2g} % of their length; at {proposal:.2g} it came to {better_end:.3g}. The stable edge is near "
-            "{edge:.2g}",
+            "{edge:.2g}; with {batch} pictures a batch the loss at {proposal:.2g} went from {batch_start:.3g} to "
+            "{batch_end:.3g} in {batch_steps} steps",
             "学习率保持在 {lr:.2g} 时，损失从 {start:.3g} 变为 {end:.3g}，每一步权重改变其长度的 {move:.2g} %；"
-            "保持在 {proposal:.2g} 时损失降到 {better_end:.3g}。稳定边界约为 {edge:.2g}",
+            "保持在 {proposal:.2g} 时损失降到 {better_end:.3g}。稳定边界约为 {edge:.2g}；每批 {batch} 张图片、学习率 "
+            "{proposal:.2g} 时，{batch_steps} 步内损失从 {batch_start:.3g} 变为 {batch_end:.3g}",
         ),
         cost=Text(
             "Steps overshoot: the loss swings, stays high or is lost.",
@@ -56,9 +58,11 @@ CAUSES: tuple[Cause, ...] = (
         title=Text("The learning rate is too low", "学习率过低"),
         evidence=Text(
             "Held at {lr:.2g}, the loss crawled from {start:.3g} to {end:.3g}, each step changing the weights by "
-            "{move:.2g} % of their length; in as many steps at {proposal:.2g} it fell to {better_end:.3g}",
+            "{move:.2g} % of their length; in as many steps at {proposal:.2g} it fell to {better_end:.3g} (with {batch} "
+            "pictures a batch from {batch_start:.3g} to {batch_end:.3g} in {batch_steps})",
             "学习率保持在 {lr:.2g} 时，损失只从 {start:.3g} 缓慢变为 {end:.3g}，每一步权重仅改变其长度的 {move:.2g} %；"
-            "同样步数下用 {proposal:.2g}，损失降到 {better_end:.3g}",
+            "同样步数下用 {proposal:.2g}，损失降到 {better_end:.3g}（每批 {batch} 张图片时，{batch_steps} 步内从 "
+            "{batch_start:.3g} 变为 {batch_end:.3g}）",
         ),
         cost=Text(
             "Training ends long before the model has learnt what it could.",
@@ -68,7 +72,8 @@ CAUSES: tuple[Cause, ...] = (
             "Use a learning rate of {proposal:.2g} (--optim.lr).", "把学习率改为 {proposal:.2g}（--optim.lr）。"
         ),
         effect=Text(
-            "The loss falls about {times:.0f} times as fast at first.", "初期损失下降速度约为原来的 {times:.0f} 倍。"
+            "The loss falls clearly within the first steps, as it did when this was measured.",
+            "损失在最初几步内就会明显下降，与实测一致。",
         ),
     ),
     Cause(
@@ -159,10 +164,47 @@ CAUSES: tuple[Cause, ...] = (
         ),
         effect=Text("A sound set-up falls clearly within these steps.", "正常的设置在这些步数内会明显下降。"),
     ),
+    Cause(
+        name="does_not_learn",
+        title=Text("The loss falls, and the model gets worse", "损失在下降，模型却越来越差"),
+        evidence=Text(
+            "In {steps} steps the loss went from {start:.3g} to {end:.3g}, while the cross-entropy of the same pictures' "
+            "labels rose from {known_before:.3g} to {known_after:.3g}",
+            "{steps} 步内损失从 {start:.3g} 变为 {end:.3g}，而同样图片的标签交叉熵却从 {known_before:.3g} 升到 "
+            "{known_after:.3g}",
+        ),
+        cost=Text(
+            "Training takes the model away from the labels, the longer the further.",
+            "训练让模型离标签越来越远，训练越久越远。",
+        ),
+        action=Text(
+            "Look at the loss: its sign, the order of its arguments, and which labels it is given.",
+            "检查损失函数：正负号、参数顺序，以及传入的标签。",
+        ),
+        effect=Text("Both fall together.", "两者会一起下降。"),
+    ),
     *CURVE_CAUSES,
 )
 
-NOTES: tuple[Remark, ...] = (*CURVE_NOTES,)
+NOTES: tuple[Remark, ...] = (
+    Remark(
+        name="almost_by_heart",
+        text=Text(
+            "The model learnt {accuracy:.0%} of {pictures} pictures by heart, not all (learning rates tried: {lrs}): look "
+            "for a picture that is there twice, under two names.",
+            "{pictures} 张图片模型背下了 {accuracy:.0%}，没有全部答对（试过的学习率：{lrs}）：请检查是否有同一张图片带着两个不同的标签。",
+        ),
+    ),
+    Remark(
+        name="clip_small",
+        text=Text(
+            "Gradients have a norm of {grad_norm:.3g} and are cut to {clip_norm:g}; it learns all the same, but every batch "
+            "counts alike, however wrong the model is on it.",
+            "梯度范数为 {grad_norm:.3g}，却被裁剪到 {clip_norm:g}；模型照样在学习，但无论错得多离谱，每个批次的分量都一样。",
+        ),
+    ),
+    *CURVE_NOTES,
+)
 
 LEFT_OUT: tuple[Remark, ...] = (
     Remark(

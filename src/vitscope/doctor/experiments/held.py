@@ -13,16 +13,19 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
+from torch.nn import functional as F
 
 from vitscope.doctor.as_it_came import as_it_came
 from vitscope.doctor.patient import Pair, Patient, Trainer, one_class_each
 from vitscope.doctor.thresholds import (
     FEWEST_BATCHES,
     FEWEST_PICTURES,
+    HELD_STEPS,
     LOSS_IS_LOST,
     POOL_BATCHES,
     POOL_PICTURES,
     STEP_SECONDS,
+    UNLEARNT,
     WARM_UP_SHARE,
 )
 
@@ -48,13 +51,15 @@ class Run:
     @property
     def start(self) -> float:
         """Before any step: the same at every rate."""
-        return self.losses[0]
+        return self.losses[0] if self.losses else math.nan
 
     @property
     def end(self) -> float:
         """Where it has come to: the middle of the last third of the passes; infinite where the loss was lost."""
         if self.is_lost:
             return math.inf
+        if not self.passes:
+            return self.losses[-1]
         return statistics.median(self.passes[-max(1, len(self.passes) // 3) :])
 
     @property
@@ -69,6 +74,8 @@ class Run:
 
     @property
     def is_lost(self) -> bool:
+        if not self.losses:
+            return True
         return not math.isfinite(self.losses[-1]) or self.losses[-1] > LOSS_IS_LOST * max(self.losses[0], 1.0)
 
     @property
@@ -80,8 +87,14 @@ class Run:
 
 
 def pool_of(patient: Patient, *, pictures: int = POOL_PICTURES, batches: int = POOL_BATCHES) -> list[Pair]:
-    """The first real batches, cut to what a step can do in the time it may take. Mixed pictures count as the class they
-    show most of: shares would hide what is learnt below what cannot be."""
+    """The first real batches, cut to what a step can do in the time it may take, the same for every experiment. Mixed
+    pictures count as the class they show most of: shares would hide what is learnt below what cannot be."""
+    if "pool" not in patient.tried:
+        patient.tried["pool"] = _pool(patient, pictures, batches)
+    return patient.tried["pool"]
+
+
+def _pool(patient: Patient, pictures: int, batches: int) -> list[Pair]:
     pool: list[Pair] = []
     for images, labels in patient.train():
         pool.append((images.to(patient.device), one_class_each(labels).to(patient.device)))
@@ -94,6 +107,34 @@ def pool_of(patient: Patient, *, pictures: int = POOL_PICTURES, batches: int = P
     return [(images[:size], labels[:size]) for images, labels in pool]
 
 
+@dataclass(frozen=True)
+class Known:
+    """How unlikely the model holds the labels to be (mean cross-entropy), whatever loss its owner has."""
+
+    before: float
+    after: float
+
+    @property
+    def is_lost(self) -> bool:
+        return self.after > self.before + UNLEARNT
+
+
+def own_run(patient: Patient) -> Run:
+    """At the patient's own rate; several checks ask for it, and it is made once. What the model knows of the labels
+    before and after is kept beside it."""
+    if "own" not in patient.tried:
+        pool, after = pool_of(patient), [math.nan]
+        with as_it_came(patient):
+            before = _unlikely(patient, pool)
+
+        def look() -> None:
+            after[0] = _unlikely(patient, pool)
+
+        patient.tried["own"] = hold(patient, pool, None, steps=HELD_STEPS, at_end=look)
+        patient.tried["known"] = Known(before, after[0])
+    return patient.tried["own"]
+
+
 def hold(
     patient: Patient,
     pool: Sequence[Pair],
@@ -104,9 +145,10 @@ def hold(
     relax_decay: bool = False,
     relax_clip: bool = False,
     is_enough: Callable[[Run], bool] | None = None,
+    at_end: Callable[[], None] | None = None,
 ) -> Run:
     """From the patient's own weights, `steps` steps: a short rise, then the rate is held. Put back afterwards.
-    `is_enough` is asked after each pass whether it is decided."""
+    `is_enough` is asked after each pass whether it is decided; `at_end` may look at the model before it is put back."""
     with as_it_came(patient):
         torch.manual_seed(0)  # each run drops the same: what differs is the rate alone
         trainer = trainer_of(patient)
@@ -126,6 +168,8 @@ def hold(
             run = Run(top, tuple(losses), len(pool), tuple(moves))
             if run.is_lost or (is_enough is not None and len(losses) % len(pool) == 0 and is_enough(run)):
                 break
+        if at_end is not None:
+            at_end()
         return run
 
 
@@ -156,7 +200,14 @@ def _affordable(patient: Patient, batch: Pair, pictures: int) -> int:
         began = time.perf_counter()
         trainer.step(images[:few], labels[:few])
         seconds = (time.perf_counter() - began) / few
-    return max(few, min(len(images), pictures, int(STEP_SECONDS / max(seconds, 1e-9))))
+    patient.tried["seconds"] = max(seconds, 1e-9)
+    return max(few, min(len(images), pictures, int(STEP_SECONDS / patient.tried["seconds"])))
+
+
+@torch.no_grad()
+def _unlikely(patient: Patient, pool: Sequence[Pair]) -> float:
+    patient.model.train()
+    return statistics.fmean(float(F.cross_entropy(patient.logits(x).float(), y)) for x, y in pool)
 
 
 @torch.no_grad()

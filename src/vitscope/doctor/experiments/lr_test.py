@@ -13,17 +13,18 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from vitscope.doctor.as_it_came import as_it_came
-from vitscope.doctor.experiments.held import Run, hold, loss_of_step, trainer_of
+from vitscope.doctor.experiments.held import Run, hold, loss_of_step, own_run, pool_of, trainer_of
 from vitscope.doctor.patient import Pair, Patient
 from vitscope.doctor.thresholds import (
+    COMFORTABLE_UPDATE,
     CRAWL,
     HELD_STEPS,
     LOST_TO_LOWER,
-    LOW_LOSS,
     LR_EDGE_RATIO,
+    LR_TOO_LOW_FALL,
     MARGIN_BELOW_EDGE,
-    NO_GAIN,
     NOISE_TIMES,
+    SLOW_UPDATE,
     SWINGS,
     UPDATE_TOO_LARGE,
 )
@@ -33,7 +34,7 @@ Way = Literal["falls", "crawls", "oscillates", "diverges"]
 
 @dataclass
 class LrTest:
-    """Runs by their rate, lowest first."""
+    """Runs by their rate, on the same pool of pictures."""
 
     own: float
     runs: dict[float, Run] = field(default_factory=dict)
@@ -48,62 +49,84 @@ class LrTest:
 
 def way_of(run: Run) -> Way:
     """By all of the held part, never by a single step."""
-    if run.is_lost or run.end > run.start + max(CRAWL * run.start, NOISE_TIMES * run.noise):
+    size = abs(run.start)
+    if run.is_lost or run.end > run.start + max(CRAWL * size, NOISE_TIMES * run.noise):
         return "diverges"
-    if _swing(run) > SWINGS * run.start:
+    if _swing(run) > SWINGS * size:
         return "oscillates"
-    if run.fall < max(CRAWL * run.start, NOISE_TIMES * run.noise):
+    if run.fall < max(CRAWL * size, NOISE_TIMES * run.noise):
         return "crawls"
     return "falls"
 
 
+def is_better(run: Run, other: Run) -> bool:
+    """Whether it came clearly further down: by more than noise, and by more than a crawl."""
+    least = max(CRAWL * abs(other.start), NOISE_TIMES * max(run.noise, 0.0 if other.is_lost else other.noise))
+    return run.end < other.end - least
+
+
 def is_too_high(run: Run, lower: Run) -> bool:
-    """Whether a tenth of the rate does clearly better; or steps are so large that each undoes what others learnt, and
-    ten times the rate bought next to nothing."""
-    if way_of(lower) == "falls":
-        least = max(CRAWL * run.start, NOISE_TIMES * max(run.noise, lower.noise))
-        if way_of(run) in ("diverges", "crawls", "oscillates") and lower.end < run.end - least:
-            return True
-        if run.fall < LOST_TO_LOWER * lower.fall and lower.end < run.end - least:
-            return True
-    return run.move > UPDATE_TOO_LARGE and not _is_well(run) and run.fall < NO_GAIN * lower.fall
+    """Whether a tenth of the rate does clearly better on the same pictures."""
+    if way_of(lower) != "falls" or not is_better(lower, run):
+        return False
+    return way_of(run) != "falls" or run.fall < LOST_TO_LOWER * lower.fall
 
 
-def held_at(patient: Patient, pool: Sequence[Pair], lrs: Sequence[float], *, steps: int = HELD_STEPS) -> LrTest:
-    """Hold each of them."""
-    with as_it_came(patient):
-        test = LrTest(trainer_of(patient).lr)
-    for lr in lrs:
-        add(test, patient, pool, lr, steps=steps)
-    return test
+def is_too_low(run: Run, higher: Run) -> bool:
+    """Whether steps hardly move the weights, and a hundred times the rate learns far more without coming near to what
+    is too much."""
+    if way_of(higher) != "falls" or not higher.move <= COMFORTABLE_UPDATE or not run.move < SLOW_UPDATE:
+        return False
+    return run.fall < LR_TOO_LOW_FALL * higher.fall
 
 
-def add(test: LrTest, patient: Patient, pool: Sequence[Pair], lr: float, *, steps: int = HELD_STEPS) -> Run:
+def lr_test_of(patient: Patient) -> LrTest:
+    """With the run at the patient's own rate in it; one for all checks."""
+    if "lr_test" not in patient.tried:
+        run = own_run(patient)
+        patient.tried["lr_test"] = LrTest(run.lr, {run.lr: run})
+    return patient.tried["lr_test"]
+
+
+def add(test: LrTest, patient: Patient, lr: float) -> Run:
     if lr not in test.runs:
-        test.runs[lr] = hold(patient, pool, lr, steps=steps)
+        test.runs[lr] = hold(patient, pool_of(patient), lr, steps=HELD_STEPS)
     return test.runs[lr]
 
 
-def find_edge(test: LrTest, patient: Patient, pool: Sequence[Pair], *, bad: float, steps: int = HELD_STEPS) -> None:
-    """Go down from a rate that is bad, by tens, to one that is good; halve the way between them; propose less."""
-    good = bad
+def find_edge(test: LrTest, patient: Patient) -> None:
+    """Go down from the patient's rate by tens to one that is good; halve the way between them; propose less."""
+    if test.edge is not None:
+        return
+    own = test.runs[test.own]
+    good = test.own
     for _ in range(3):
         good /= 10
-        run = add(test, patient, pool, good, steps=steps)
-        if _is_good(run):
+        if is_good(add(test, patient, good), own):
             break
     else:
         return
     bad = good * 10
     while bad / good > LR_EDGE_RATIO:
         between = math.sqrt(bad * good)
-        if _is_good(add(test, patient, pool, between, steps=steps)):
+        if is_good(add(test, patient, between), own):
             good = between
         else:
             bad = between
     test.edge = good
-    test.proposal = _round(good / MARGIN_BELOW_EDGE)
-    add(test, patient, pool, test.proposal, steps=steps)
+    test.proposal = rounded(good / MARGIN_BELOW_EDGE)
+    add(test, patient, test.proposal)
+
+
+def look_above(test: LrTest, patient: Patient, *, times: Sequence[float] = (10**0.5, 10.0)) -> None:
+    """The edge above a rate that is good: the last one of these that is good too."""
+    own = test.runs[test.own]
+    test.edge = test.own
+    for one in times:
+        run = add(test, patient, test.own * one)
+        if not is_good(run, own) or is_better(own, run):
+            return
+        test.edge = run.lr
 
 
 def classic_sweep(
@@ -125,13 +148,17 @@ def classic_sweep(
     return lrs, losses
 
 
-def _is_good(run: Run) -> bool:
-    return way_of(run) == "falls" and (_is_well(run) or not run.move > UPDATE_TOO_LARGE)
+def is_good(run: Run, own: Run) -> bool:
+    """Comes down, or at least further than the patient's rate, in steps that leave the weights what they are. Not by
+    the loss alone: a few pictures are learnt by heart at rates that ruin a long run."""
+    if run.move > UPDATE_TOO_LARGE:
+        return False
+    return way_of(run) == "falls" or (way_of(run) == "crawls" and is_better(run, own))
 
 
-def _is_well(run: Run) -> bool:
-    """Who has learnt the pool by heart has not been hurt."""
-    return run.end < LOW_LOSS * run.start
+def rounded(lr: float) -> float:
+    """One digit: more would be a claim that nothing measured."""
+    return float(f"{lr:.0e}")
 
 
 def _swing(run: Run) -> float:
@@ -139,8 +166,3 @@ def _swing(run: Run) -> float:
     means = run.passes[len(run.passes) // 2 :]
     rises = [max(0.0, after - before) for before, after in itertools.pairwise(means)]
     return sum(rises) / len(rises) if rises else 0.0
-
-
-def _round(lr: float) -> float:
-    """One digit: more would be a claim that nothing measured."""
-    return float(f"{lr:.0e}")

@@ -13,8 +13,14 @@ from torch.nn import functional as F
 
 from vitscope.doctor.anatomy import is_drop
 from vitscope.doctor.as_it_came import as_it_came
-from vitscope.doctor.patient import Patient, as_logits
-from vitscope.doctor.thresholds import HOPELESS_FALL, HOPELESS_STEPS, OVERFIT_SECONDS
+from vitscope.doctor.patient import Pair, Patient, as_logits
+from vitscope.doctor.thresholds import (
+    HOPELESS_FALL,
+    HOPELESS_LEVEL,
+    HOPELESS_STEPS,
+    OVERFIT_FROM,
+    OVERFIT_SECONDS,
+)
 
 
 @dataclass(frozen=True)
@@ -29,7 +35,11 @@ class Attempt:
 
     @property
     def best(self) -> float:
-        return max(self.accuracies)
+        return max(self.accuracies, default=0.0)
+
+    def first_above(self, accuracy: float) -> int | None:
+        """Steps taken until more than this share was right."""
+        return next((step for step, one in enumerate(self.accuracies) if one > accuracy), None)
 
     @property
     def steps(self) -> int:
@@ -44,17 +54,26 @@ def overfit(
     goal: float = 1.0,
     pictures: int = 32,
     seconds: float = OVERFIT_SECONDS,
+    gives_up: bool = True,
 ) -> list[Attempt]:
     """Adam on one batch of the patient's pictures, anew at each learning rate until one reaches the goal. Without
-    anything that keeps a model from learning by heart: no dropout, decay, smoothing, clipping or schedule."""
-    images, labels = patient.sample(pictures)
+    anything that keeps a model from learning by heart: no dropout, decay, smoothing, clipping or schedule. `gives_up`:
+    a rung that gets nowhere is left early."""
+    images, labels = random_batch(patient, pictures)
     attempts: list[Attempt] = []
     for lr in lrs:
         with as_it_came(patient):
-            attempts.append(_attempt(patient, images, labels, lr, steps, goal, seconds))
+            attempts.append(_attempt(patient, images, labels, lr, steps, goal, seconds, gives_up))
         if attempts[-1].best >= goal:
             break
     return attempts
+
+
+def random_batch(patient: Patient, pictures: int) -> Pair:
+    """Drawn from a few batches: the first pictures of an unshuffled set are all of one class."""
+    images, labels = patient.sample(OVERFIT_FROM)
+    drawn = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))[:pictures].to(labels.device)
+    return images[drawn], labels[drawn]
 
 
 @contextlib.contextmanager
@@ -78,7 +97,7 @@ def nothing_dropped(model: nn.Module) -> Iterator[None]:
 
 
 def _attempt(
-    patient: Patient, images: Tensor, labels: Tensor, lr: float, steps: int, goal: float, seconds: float
+    patient: Patient, images: Tensor, labels: Tensor, lr: float, steps: int, goal: float, seconds: float, gives_up: bool
 ) -> Attempt:
     began = time.perf_counter()
     # All of them, whatever the owner froze or forgot: the question is whether the network can learn at all.
@@ -94,7 +113,7 @@ def _attempt(
             loss = F.cross_entropy(logits.float(), labels)
             losses.append(float(loss.detach()))
             accuracies.append(float((logits.argmax(-1) == labels).float().mean()))
-            if accuracies[-1] >= goal or not torch.isfinite(loss) or _is_hopeless(losses):
+            if accuracies[-1] >= goal or not torch.isfinite(loss) or (gives_up and _is_hopeless(losses)):
                 break
             if time.perf_counter() - began > seconds:
                 cut_short = True
@@ -105,8 +124,9 @@ def _attempt(
 
 
 def _is_hopeless(losses: Sequence[float]) -> bool:
-    """Many steps, and the lowest losses of the later half are no lower than those of the earlier."""
-    if len(losses) < HOPELESS_STEPS:
+    """The lowest loss of late is hardly below the lowest before, and high still. Lowest ones, since a loss that jumps
+    may be on its way all the same."""
+    if len(losses) < 2 * HOPELESS_STEPS:
         return False
-    half = len(losses) // 2
-    return min(losses[half:]) > min(losses[:half]) - HOPELESS_FALL * losses[0]
+    late, before = min(losses[-HOPELESS_STEPS:]), min(losses[:-HOPELESS_STEPS])
+    return late > before - HOPELESS_FALL * losses[0] and late > HOPELESS_LEVEL * losses[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import nn
@@ -25,10 +25,11 @@ def run_with(
     clip: bool = True,
     drops: bool = True,
     steps: int = SHORT_RUN_STEPS,
+    at_end: Callable[[], None] | None = None,
 ) -> Run:
     """What is False is switched off for this run; everything else is the patient's."""
     with nothing_drawn(patient.model) if not drops else contextlib.nullcontext():
-        return hold(patient, pool, lr, steps=steps, relax_decay=not decay, relax_clip=not clip)
+        return hold(patient, pool, lr, steps=steps, relax_decay=not decay, relax_clip=not clip, at_end=at_end)
 
 
 @contextlib.contextmanager

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from vitscope.doctor.check import Check
-from vitscope.doctor.checks.training.lr import first_steps, lr_test, warm_up
+from vitscope.doctor.checks.training.lr import first_steps, lr_test
 from vitscope.doctor.checks.training.overfit import one_batch
 from vitscope.doctor.checks.training.short_run import short_run
+from vitscope.doctor.checks.training.warm_up import warm_up
 
 CHECKS: tuple[Check, ...] = (
     Check("overfit", "training", one_batch),
     Check("first_steps", "training", first_steps),
-    Check("warm_up", "training", warm_up, is_quick=False),
+    Check("warm_up", "training", warm_up),
     Check("lr_test", "training", lr_test, is_quick=False),
     Check("short_run", "training", short_run, is_quick=False),
 )

@@ -1,22 +1,36 @@
-"""The learning rate: too high, too low, or not warmed up to, by short runs that hold it."""
+"""The learning rate: too high or too low, by short runs that hold it."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
-from vitscope.doctor.experiments.held import Run, hold, pool_of
-from vitscope.doctor.experiments.lr_test import LrTest, add, find_edge, held_at, is_too_high, way_of
+from vitscope.core.config import updated
+from vitscope.doctor.checks.backward.moved import looks_trained
+from vitscope.doctor.checks.training.held_picture import picture_of, plain
+from vitscope.doctor.experiments.held import Known, Run, pool_of
+from vitscope.doctor.experiments.long_run import Beside, at_real_batch, beside
+from vitscope.doctor.experiments.lr_test import (
+    LrTest,
+    add,
+    find_edge,
+    is_better,
+    is_too_high,
+    is_too_low,
+    look_above,
+    lr_test_of,
+    rounded,
+    way_of,
+)
 from vitscope.doctor.finding import Change, Finding, Seen
-from vitscope.doctor.patient import Pair, Patient
-from vitscope.doctor.picture import Line, Picture
+from vitscope.doctor.patient import Patient
 from vitscope.doctor.thresholds import (
-    COLD_LOST,
-    CRAWL,
-    FEW_WARM_UP_STEPS,
-    HELD_STEPS,
-    LR_TOO_LOW_FALL,
+    LOOK_ABOVE_SECONDS,
     LR_TOO_LOW_RATIO,
+    SLOW_UPDATE,
     UPDATE_TOO_LARGE,
+    USUAL_LR,
+    USUAL_LR_OF_SGD,
 )
 
 
@@ -24,141 +38,151 @@ def first_steps(patient: Patient) -> Seen:
     """The patient's own rate alone; others are tried only where it looks wrong."""
     if patient.make_trainer is None:
         return Seen(left_out="no_optimizer")
-    pool = pool_of(patient)
-    run = hold(patient, pool, None, steps=HELD_STEPS)
-    way = way_of(run)
-    if way == "falls" and not run.move > UPDATE_TOO_LARGE:
-        return Seen(measured=_measured(run))
-    test = LrTest(run.lr, {run.lr: run})
-    return _judged(patient, test, pool, look_up=way == "crawls")
+    test = lr_test_of(patient)
+    own = test.runs[test.own]
+    if way_of(own) == "falls" and (known := patient.tried["known"]).is_lost:
+        return Seen(measured=_measured(own), findings=[_misled(own, known)], picture=picture_of([own]))
+    if way_of(own) == "falls" and SLOW_UPDATE <= own.move <= UPDATE_TOO_LARGE:
+        return Seen(measured=_measured(own))
+    return _judged(patient, test)
 
 
 def lr_test(patient: Patient) -> Seen:
-    """Own rate, a tenth of it, and a hundred times it."""
+    """Own rate and a tenth of it; where both are well, how far below the edge it is."""
     if patient.make_trainer is None:
         return Seen(left_out="no_optimizer")
-    pool = pool_of(patient)
-    test = held_at(patient, pool, ())
-    add(test, patient, pool, test.own)
-    return _judged(patient, test, pool, look_up=True)
+    return _judged(patient, lr_test_of(patient), looks_above=True)
 
 
-def warm_up(patient: Patient) -> Seen:
-    """Only where it is known that there is none: what is not known is not blamed."""
-    if patient.make_trainer is None:
-        return Seen(left_out="no_optimizer")
-    if patient.facts.warmup_steps is None:
-        return Seen(left_out="warm_up_not_known")
-    if patient.facts.warmup_steps > FEW_WARM_UP_STEPS:
-        return Seen(measured={"warmup_steps": patient.facts.warmup_steps})
-    pool = pool_of(patient)
-    cold = hold(patient, pool, None, steps=2 * HELD_STEPS, warm_up=0.0)
-    measured = {"cold": cold.end, "start": cold.losses[0]}
-    if way_of(cold) == "falls" and cold.losses[0] - cold.end > 0.5 * cold.losses[0]:
-        return Seen(measured=measured)
-    warm = hold(patient, pool, None, steps=2 * HELD_STEPS, warm_up=0.7)
-    measured["warm"] = warm.end
-    start = cold.losses[0]
-    seen = Seen(measured=measured, picture=_picture([cold, warm], labels=("no warm-up", "with warm-up")))
-    if way_of(warm) == "falls" and start - cold.end < COLD_LOST * (start - warm.end):
-        changes = (Change("schedule.warmup", "10 %"),) if patient.settings is not None else ()
-        numbers = {"lr": cold.lr, "cold": cold.end, "warm": warm.end, "start": start, "steps": 2 * HELD_STEPS}
-        seen.findings.append(Finding("warmup_missing", 0.8, numbers, changes, seen.picture))
-    return seen
-
-
-def _judged(patient: Patient, test: LrTest, pool: list[Pair], *, look_up: bool) -> Seen:
+def _judged(patient: Patient, test: LrTest, *, looks_above: bool = False) -> Seen:
     own = test.runs[test.own]
-    lower = add(test, patient, pool, test.own / 10)
+    if not test.own > 0:
+        return _seen(test, _at_zero(patient, test))
+    lower = add(test, patient, test.own / 10)
     finding: Finding | None = None
     # Where a tenth is lost too, a hundredth may not be.
-    if way_of(own) == "diverges" or way_of(lower) == "diverges" or is_too_high(own, lower):
-        find_edge(test, patient, pool, bad=test.own)
+    if "diverges" in (way_of(own), way_of(lower)) or is_too_high(own, lower) or own.move > UPDATE_TOO_LARGE:
         finding = _too_high(patient, test)
-    elif look_up and own.fall < 0.5 * own.start:
-        higher = add(test, patient, pool, test.own * LR_TOO_LOW_RATIO)
-        if way_of(higher) == "falls" and own.fall < LR_TOO_LOW_FALL * higher.fall:
-            finding = _too_low(patient, test, pool, higher)
-    picture = _picture(test.in_order(), labels=None)
-    measured = {**_measured(own), "edge": test.edge, "proposal": test.proposal}
-    measured["runs"] = {f"{run.lr:.2g}": {"end": _plain(run.end), "way": way_of(run)} for run in test.in_order()}
-    return Seen(measured=measured, findings=[finding] if finding is not None else [], picture=picture)
+    elif own.move < SLOW_UPDATE and _may_be_too_low(patient, own):
+        higher = add(test, patient, test.own * LR_TOO_LOW_RATIO)
+        finding = _too_low(patient, test, higher) if is_too_low(own, higher) else None
+    elif looks_above and patient.tried["seconds"] * len(pool_of(patient)[0][0]) * len(own.losses) < LOOK_ABOVE_SECONDS:
+        look_above(test, patient)
+    return _seen(test, finding)
+
+
+def _may_be_too_low(patient: Patient, own: Run) -> bool:
+    """Weights that know something are moved little on purpose: there only a loss that stands still is suspect."""
+    is_trained = patient.facts.is_pretrained or looks_trained(patient.model)
+    return not is_trained or way_of(own) == "crawls"
 
 
 def _too_high(patient: Patient, test: LrTest) -> Finding | None:
     """Without a rate that works nothing is known: then it is not the rate."""
+    find_edge(test, patient)
     if test.proposal is None:
         return None
     own, better = test.runs[test.own], test.runs[test.proposal]
     is_lost = way_of(own) == "diverges"
-    is_clear = is_lost or better.end < own.end - CRAWL * own.start
-    confidence = 0.95 if is_lost else 0.85 if is_clear else 0.6
-    return Finding(
-        "lr_too_high",
-        confidence,
-        {
-            "lr": test.own,
-            "end": own.end,
-            "start": own.start,
-            "move": own.move * 100,
-            "way": way_of(own),
-            "edge": test.edge,
-            "proposal": test.proposal,
-            "better_end": better.end,
-            "times": test.own / test.proposal,
-        },
-        _changes(patient, test.proposal, test.own),
-        _picture(test.in_order(), labels=None),
-    )
+    fresh: Beside | None = None
+    sure = 0.95 if is_lost else 0.85
+    if not is_lost and not is_better(better, own):
+        # On a few pictures nothing is lost: batches as they come decide, and where they cannot, the steps' size.
+        fresh = beside(patient, test.own, test.proposal)
+        if fresh is not None and fresh.harm == "helps":
+            return None
+        sure = 0.85 if fresh is not None and fresh.harm == "harms" else 0.6
+    remeasured = _at_real_batch(patient, test)
+    better = add(test, patient, test.proposal)
+    numbers = {
+        "lr": test.own,
+        "end": own.end,
+        "start": own.start,
+        "move": own.move * 100,
+        "way": way_of(own),
+        "edge": test.edge,
+        "proposal": test.proposal,
+        "better_end": better.end,
+        "times": test.own / test.proposal,
+        **remeasured,
+    }
+    if fresh is not None and fresh.harm == "harms":
+        numbers |= {"fresh_steps": fresh.steps, "fresh_own": fresh.own, "fresh_better": fresh.other}
+    changes = _changes(patient, test.proposal)
+    return Finding("lr_too_high", sure, numbers, changes, picture_of(test.in_order()))
 
 
-def _too_low(patient: Patient, test: LrTest, pool: list[Pair], higher: Run) -> Finding:
-    between = add(test, patient, pool, test.own * 30)
-    best = between if between.end < higher.end + CRAWL * higher.start else higher
-    test.proposal = float(f"{best.lr:.0e}")
+def _too_low(patient: Patient, test: LrTest, higher: Run) -> Finding:
+    between = add(test, patient, test.own * 30)
+    best = higher if is_better(higher, between) else between
+    test.proposal = rounded(best.lr)
     own = test.runs[test.own]
-    return Finding(
-        "lr_too_low",
-        0.85,
-        {
-            "lr": test.own,
-            "start": own.start,
-            "end": own.end,
-            "move": own.move * 100,
-            "proposal": test.proposal,
-            "better_end": best.end,
-            "times": test.proposal / test.own,
-        },
-        _changes(patient, test.proposal, test.own),
-        _picture(test.in_order(), labels=None),
-    )
+    remeasured = _at_real_batch(patient, test)
+    numbers = {
+        "lr": test.own,
+        "start": own.start,
+        "end": own.end,
+        "move": own.move * 100,
+        "proposal": test.proposal,
+        "better_end": best.end,
+        **remeasured,
+    }
+    changes = _changes(patient, test.proposal)
+    return Finding("lr_too_low", 0.85, numbers, changes, picture_of(test.in_order()))
 
 
-def _changes(patient: Patient, lr: float, own: float) -> tuple[Change, ...]:
+def _misled(own: Run, known: Known) -> Finding:
+    """What the loss calls better is worse by the labels."""
+    numbers = {"steps": len(own.losses), "start": own.start, "end": own.end}
+    numbers |= {"known_before": known.before, "known_after": known.after}
+    return Finding("does_not_learn", 0.9, numbers, picture=picture_of([own]), ends=True)
+
+
+def _at_zero(patient: Patient, test: LrTest) -> Finding | None:
+    """A rate of zero, or one that is no number: any usual one shows whether that is all."""
+    trainer = patient.make_trainer() if patient.make_trainer is not None else None
+    usual = USUAL_LR_OF_SGD if trainer is not None and trainer.optimizer_name == "sgd" else USUAL_LR
+    run = add(test, patient, usual)
+    if way_of(run) != "falls":
+        return None
+    test.proposal = usual
+    own = test.runs[test.own]
+    numbers = {"lr": test.own, "start": own.start, "end": own.end, "move": own.move * 100, "better_end": run.end}
+    numbers |= {"proposal": usual, **_at_real_batch(patient, test)}
+    return Finding("lr_too_low", 0.95, numbers, _changes(patient, usual), picture_of([own, run]))
+
+
+def _at_real_batch(patient: Patient, test: LrTest) -> dict[str, Any]:
+    """The proposal once more with a batch of training's size. Where it is lost there, a third of it is proposed."""
+    for _ in range(2):
+        run, pictures = at_real_batch(patient, test.proposal or 0.0)
+        if way_of(run) != "diverges":
+            break
+        test.proposal = rounded((test.proposal or 0.0) / 3)
+    return {"batch": pictures, "batch_start": run.start, "batch_end": run.end, "batch_steps": len(run.losses)}
+
+
+def _changes(patient: Patient, lr: float) -> tuple[Change, ...]:
     """`optim.lr` is before scaling with the batch."""
     if patient.settings is None:
         return ()
-    return (Change("optim.lr", float(f"{lr * patient.settings.optim.lr / own:.1e}")),)
+    optim = patient.settings.optim
+    scale = updated(patient.settings, optim=updated(optim, lr=1.0)).lr
+    return (Change("optim.lr", float(f"{lr / scale:.1e}")),)
+
+
+def _seen(test: LrTest, finding: Finding | None) -> Seen:
+    runs = test.in_order()
+    measured = {**_measured(test.runs[test.own]), "edge": test.edge, "proposal": test.proposal}
+    measured["runs"] = {f"{run.lr:.2g}": {"end": plain(run.end), "way": way_of(run)} for run in runs}
+    return Seen(measured=measured, findings=[finding] if finding is not None else [], picture=picture_of(runs))
 
 
 def _measured(run: Run) -> dict[str, object]:
     return {
-        "lr": run.lr,
-        "start": _plain(run.start),
-        "end": _plain(run.end),
+        "lr": plain(run.lr),
+        "start": plain(run.start),
+        "end": plain(run.end),
         "way": way_of(run),
-        "update_to_weight": _plain(run.move),
+        "update_to_weight": plain(run.move) if math.isfinite(run.move) else None,
     }
-
-
-def _plain(number: float) -> float | None:
-    return number if math.isfinite(number) else None
-
-
-def _picture(runs: list[Run], *, labels: tuple[str, ...] | None) -> Picture:
-    names = labels or tuple(f"lr {run.lr:.2g}" for run in runs)
-    lines = [
-        Line(name, list(range(len(run.losses))), [_plain(loss) or math.nan for loss in run.losses])
-        for name, run in zip(names, runs, strict=True)
-    ]
-    return Picture("Loss at held learning rates", "step", "loss", lines, log_y=True)

@@ -6,25 +6,24 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from vitscope.doctor.experiments.held import Run, pool_of
-from vitscope.doctor.experiments.lr_test import way_of
+from vitscope.doctor.checks.training.held_picture import picture_of, plain
+from vitscope.doctor.experiments.held import Run, pool_of, trainer_of
+from vitscope.doctor.experiments.lr_test import is_better, way_of
 from vitscope.doctor.experiments.short_run import grad_norm_of, largest_dropout, run_with
-from vitscope.doctor.finding import Change, Finding, Seen
+from vitscope.doctor.experiments.validation import Looked, validation_of
+from vitscope.doctor.finding import Change, Finding, Note, Seen
 from vitscope.doctor.patient import Pair, Patient
-from vitscope.doctor.picture import Line, Picture
 from vitscope.doctor.thresholds import (
     CLIPPED_AWAY,
-    CRAWL,
     HALF_LIFE_STEPS,
     LOW_LOSS,
-    NOISE_TIMES,
     REPAIRED,
     SHORT_RUN_STEPS,
     SUSPECT_DECAY,
     SUSPECT_DROPOUT,
 )
 
-Suspect = Callable[[Patient, list[Pair], Run], Finding | None]
+Suspect = Callable[[Patient, list[Pair], Run], Finding | Note | None]
 
 
 def short_run(patient: Patient) -> Seen:
@@ -32,28 +31,38 @@ def short_run(patient: Patient) -> Seen:
     if patient.make_trainer is None:
         return Seen(left_out="no_optimizer")
     pool = pool_of(patient)
-    own = run_with(patient, pool)
-    seen = Seen(
-        measured={"start": own.start, "end": _plain(own.end), "way": way_of(own), "steps": len(own.losses)},
-        picture=Picture(
-            "A short run", "step", "loss", [Line("loss", list(range(len(own.losses))), list(own.losses))], log_y=True
-        ),
-    )
+    own, looked = _watched(patient, pool)
+    measured = {"start": plain(own.start), "end": plain(own.end), "way": way_of(own), "steps": len(own.losses)}
+    for when, one in zip(("before", "after"), looked, strict=False):
+        measured |= {f"val_loss_{when}": plain(one.loss), f"val_accuracy_{when}": one.accuracy}
+    seen = Seen(measured=measured, picture=picture_of([own], names=["loss"], title="A short run"))
     suspects: tuple[tuple[str, Suspect], ...] = (
         ("weight decay", _weight_decay),
         ("dropout", _dropout),
         ("clipping", _clipping),
     )
     for _, suspect in suspects:
-        finding = suspect(patient, pool, own)
-        seen.findings += [finding] if finding is not None else []
+        one = suspect(patient, pool, own)
+        seen.findings += [one] if isinstance(one, Finding) else []
+        seen.notes += [one] if isinstance(one, Note) else []
     if not seen.findings and _is_stuck(own):
         seen.findings += _last_resort(patient, pool, own, [name for name, _ in suspects])
     return seen
 
 
+def _watched(patient: Patient, pool: list[Pair]) -> tuple[Run, list[Looked]]:
+    """The run, and what the model says of validation pictures before and after it, where there are any."""
+    if patient.val is None:
+        return run_with(patient, pool), []
+    looked = [validation_of(patient)]
+    run = run_with(patient, pool, at_end=lambda: looked.append(validation_of(patient)))
+    return run, looked
+
+
 def _last_resort(patient: Patient, pool: list[Pair], own: Run, excluded: list[str]) -> list[Finding]:
     """A learning rate that works means the learning rate is it, and its own check says so."""
+    if not own.lr > 0:
+        return []
     for times in (0.1, 0.01, 10.0, 100.0):
         if not _is_stuck(run_with(patient, pool, lr=own.lr * times)):
             return []
@@ -70,8 +79,8 @@ def _last_resort(patient: Patient, pool: list[Pair], own: Run, excluded: list[st
 
 def _weight_decay(patient: Patient, pool: list[Pair], own: Run) -> Finding | None:
     """What it does by itself is known from the weights it pulls on: how fast they shrink, beside a run without it."""
-    trainer = patient.make_trainer() if patient.make_trainer is not None else None
-    if trainer is None or trainer.weight_decay < SUSPECT_DECAY:
+    trainer = trainer_of(patient)
+    if trainer.weight_decay < SUSPECT_DECAY or not own.lr > 0:
         return None
     without = run_with(patient, pool, decay=False)
     half_life = math.log(2) / (trainer.weight_decay * own.lr)
@@ -96,7 +105,8 @@ def _dropout(patient: Patient, pool: list[Pair], own: Run) -> Finding | None:
     )
 
 
-def _clipping(patient: Patient, pool: list[Pair], own: Run) -> Finding | None:
+def _clipping(patient: Patient, pool: list[Pair], own: Run) -> Finding | Note | None:
+    """Adam hardly feels it: a finding only where the run without it learns clearly more."""
     clip = patient.facts.clip_norm
     if clip is None:
         return None
@@ -105,8 +115,9 @@ def _clipping(patient: Patient, pool: list[Pair], own: Run) -> Finding | None:
         return None
     without = run_with(patient, pool, clip=False)
     numbers = {"clip_norm": clip, "grad_norm": norm}
-    confidence = 0.92 if _repairs(own, without) else 0.6
-    return _finding(patient, "clip_too_small", confidence, own, without, numbers, (Change("optim.clip_norm", 1.0),))
+    if not _repairs(own, without):
+        return Note("clip_small", numbers)
+    return _finding(patient, "clip_too_small", 0.92, own, without, numbers, (Change("optim.clip_norm", 1.0),))
 
 
 def _finding(
@@ -118,30 +129,16 @@ def _finding(
     numbers: dict[str, Any],
     changes: tuple[Change, ...],
 ) -> Finding:
-    lines = [
-        Line(name, list(range(len(run.losses))), list(run.losses))
-        for name, run in (("as it is", own), ("without", without))
-    ]
     shared = {"lr": own.lr, "start": own.start, "end": own.end, "better_end": without.end, "steps": SHORT_RUN_STEPS}
-    return Finding(
-        cause,
-        confidence,
-        {**shared, **numbers},
-        changes if patient.settings is not None else (),
-        Picture("With and without it", "step", "loss", lines, log_y=True),
-    )
+    picture = picture_of([own, without], names=("as it is", "without"), title="With and without it")
+    return Finding(cause, confidence, {**shared, **numbers}, changes if patient.settings is not None else (), picture)
 
 
 def _repairs(own: Run, without: Run) -> bool:
     """Whether it comes down much further without, by more than noise, and did not do well as it was."""
-    least = max(CRAWL * own.start, NOISE_TIMES * max(own.noise, without.noise))
     is_well = own.end < LOW_LOSS * own.start
-    return not is_well and without.end < own.end - least and own.fall < REPAIRED * without.fall
+    return not is_well and is_better(without, own) and own.fall < REPAIRED * without.fall
 
 
 def _is_stuck(run: Run) -> bool:
     return way_of(run) in ("crawls", "diverges")
-
-
-def _plain(number: float) -> float | None:
-    return number if math.isfinite(number) else None
