@@ -22,6 +22,8 @@ from vitscope.doctor.report.wrap import wrapped
 from vitscope.doctor.thresholds import SURE_ENOUGH
 from vitscope.train.config import TrainConfig
 
+FOLLOWS = {"updates_too_large": "optim.lr", "updates_too_small": "optim.lr"}
+"""Causes that are another's doing where this setting was changed for it."""
 WIDTH = 110
 """Of comments, as of the YAML around them."""
 
@@ -62,6 +64,7 @@ def propose_fix(report: Report, config: TrainConfig, language: Language = "en") 
         if not told.finding.changes:
             left.append(told)
         config = changed
+    left = [told for told in left if FOLLOWS.get(told.finding.cause) not in mended]
     return Fix(config, tuple(mended.values()), tuple(left))
 
 

@@ -33,11 +33,58 @@ CAUSES: tuple[Cause, ...] = (
         name="lr_too_high",
         title=Text("The learning rate is too high", "学习率过高"),
         evidence=Text(
+            "Held at {lr:.2g}, each step changed the weights by {move:.2g} % of their length; after {fresh_steps} steps on "
+            "fresh batches the loss was {fresh_own:.3g}, and {fresh_better:.3g} at {proposal:.2g}. The stable edge is near "
+            "{edge:.2g}; with {batch} pictures a batch the loss at {proposal:.2g} went from {batch_start:.3g} to "
+            "{batch_end:.3g} in {batch_steps} steps",
+            "学习率保持在 {lr:.2g} 时，每一步权重改变其长度的 {move:.2g} %；在新批次上训练 {fresh_steps} 步后损失为 "
+            "{fresh_own:.3g}，而用 {proposal:.2g} 时为 {fresh_better:.3g}。稳定边界约为 {edge:.2g}；每批 {batch} 张图片、学习率 "
+            "{proposal:.2g} 时，{batch_steps} 步内损失从 {batch_start:.3g} 变为 {batch_end:.3g}",
+        ),
+        cost=Text(
+            "Steps overshoot: the loss swings, stays high or is lost.",
+            "步子迈得过大：损失震荡、居高不下，甚至发散。",
+        ),
+        action=Text(
+            "Use a learning rate of {proposal:.2g} (--optim.lr).", "把学习率改为 {proposal:.2g}（--optim.lr）。"
+        ),
+        effect=Text(
+            "The loss falls steadily from the first steps, as it did when this was measured.",
+            "损失从一开始就会稳步下降，与实测一致。",
+        ),
+    ),
+    Cause(
+        name="lr_too_high",
+        title=Text("The learning rate is too high", "学习率过高"),
+        evidence=Text(
             "Held at {lr:.2g}, the loss went from {start:.3g} to {end:.3g} and each step changed the weights by "
             "{move:.2g} % of their length; at {proposal:.2g} it came to {better_end:.3g}. The stable edge is near "
             "{edge:.2g}; with {batch} pictures a batch the loss at {proposal:.2g} went from {batch_start:.3g} to "
             "{batch_end:.3g} in {batch_steps} steps",
             "学习率保持在 {lr:.2g} 时，损失从 {start:.3g} 变为 {end:.3g}，每一步权重改变其长度的 {move:.2g} %；"
+            "保持在 {proposal:.2g} 时损失降到 {better_end:.3g}。稳定边界约为 {edge:.2g}；每批 {batch} 张图片、学习率 "
+            "{proposal:.2g} 时，{batch_steps} 步内损失从 {batch_start:.3g} 变为 {batch_end:.3g}",
+        ),
+        cost=Text(
+            "Steps overshoot: the loss swings, stays high or is lost.",
+            "步子迈得过大：损失震荡、居高不下，甚至发散。",
+        ),
+        action=Text(
+            "Use a learning rate of {proposal:.2g} (--optim.lr).", "把学习率改为 {proposal:.2g}（--optim.lr）。"
+        ),
+        effect=Text(
+            "The loss falls steadily from the first steps, as it did when this was measured.",
+            "损失从一开始就会稳步下降，与实测一致。",
+        ),
+    ),
+    Cause(
+        name="lr_too_high",
+        title=Text("The learning rate is too high", "学习率过高"),
+        evidence=Text(
+            "At {lr:.2g} the loss, {start:.3g} at first, was lost after {lost_after} steps; at {proposal:.2g} it came to {better_end:.3g}. The stable edge is near "
+            "{edge:.2g}; with {batch} pictures a batch the loss at {proposal:.2g} went from {batch_start:.3g} to "
+            "{batch_end:.3g} in {batch_steps} steps",
+            "学习率为 {lr:.2g} 时，损失从 {start:.3g} 开始，{lost_after} 步后发散；"
             "保持在 {proposal:.2g} 时损失降到 {better_end:.3g}。稳定边界约为 {edge:.2g}；每批 {batch} 张图片、学习率 "
             "{proposal:.2g} 时，{batch_steps} 步内损失从 {batch_start:.3g} 变为 {batch_end:.3g}",
         ),
@@ -75,6 +122,25 @@ CAUSES: tuple[Cause, ...] = (
             "The loss falls clearly within the first steps, as it did when this was measured.",
             "损失在最初几步内就会明显下降，与实测一致。",
         ),
+    ),
+    Cause(
+        name="warmup_missing",
+        title=Text("There is no warm-up, and this model needs one", "缺少学习率预热，而这个模型需要它"),
+        evidence=Text(
+            "The first steps at {lr:.2g} change the weights by {first:.2g} % of their length each; after {steps} steps on "
+            "fresh batches the loss was {cold:.3g} (at first {start:.3g}), with a rate that rises as long {warm:.3g}",
+            "学习率为 {lr:.2g} 时，最初几步每一步都使权重改变其长度的 {first:.2g} %；在新批次上训练 {steps} 步后损失为 "
+            "{cold:.3g}（开始时为 {start:.3g}），学习率在同样步数内逐步上升时为 {warm:.3g}",
+        ),
+        cost=Text(
+            "The first steps push the weights to where they do not come back from.",
+            "最初几步就把权重推到了回不来的地方。",
+        ),
+        action=Text(
+            "Let the learning rate rise over the first 10 % of the steps (--schedule.warmup '10 %').",
+            "让学习率在前 10 % 的步数内线性上升（--schedule.warmup '10 %'）。",
+        ),
+        effect=Text("The same rate then works.", "同样的学习率就能正常训练。"),
     ),
     Cause(
         name="warmup_missing",
@@ -224,10 +290,6 @@ LEFT_OUT: tuple[Remark, ...] = (
     Remark(
         name="warm_up_not_known",
         text=Text("it is not known whether the learning rate is warmed up", "不清楚是否有学习率预热"),
-    ),
-    Remark(
-        name="no_suspect",
-        text=Text("it learns, and no regulariser is unusual", "学习正常，正则化也没有异常"),
     ),
     *CURVE_LEFT_OUT,
 )

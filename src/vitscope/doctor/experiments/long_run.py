@@ -18,6 +18,7 @@ from vitscope.doctor.thresholds import (
     NOISE_TIMES,
     REAL_SECONDS,
     REAL_STEPS,
+    WARM_UP_SHARE,
 )
 
 Harm = Literal["harms", "helps", "not seen"]
@@ -32,26 +33,32 @@ class Beside:
     """Mean loss there, at the patient's rate."""
     other: float
     steps: int
+    runs: tuple[Run, Run]
 
 
-def beside(patient: Patient, own: float, other: float) -> Beside | None:
+def beside(
+    patient: Patient, own: float, other: float, *, rises: tuple[float, float] = (WARM_UP_SHARE, WARM_UP_SHARE)
+) -> Beside | None:
     """None where there is no time for enough steps. Both see the same pictures in the same order, so that their
-    difference is free of how hard a batch is."""
+    difference is free of how hard a batch is. `rises`: the share of the steps in which each comes to its rate."""
     size = len(pool_of(patient)[0][0])
     steps = min(FRESH_STEPS, int(FRESH_SECONDS / (patient.tried["seconds"] * size)))
     if steps < FRESH_STEPS // 2:
         return None
     fresh = batches_of(patient, steps, size)
-    one, two = (hold(patient, fresh, lr, steps=steps) for lr in (own, other))
+    one, two = (
+        hold(patient, fresh, lr, steps=steps, warm_up=rise) for lr, rise in zip((own, other), rises, strict=True)
+    )
     if one.is_lost or two.is_lost:
-        return Beside("harms" if one.is_lost and not two.is_lost else "not seen", one.end, two.end, steps)
+        harm = "harms" if one.is_lost and not two.is_lost else "not seen"
+        return Beside(harm, one.end, two.end, steps, (one, two))
     late = steps - steps // 3
     gaps = [a - b for a, b in zip(one.losses[late:], two.losses[late:], strict=True)]
     gap = statistics.fmean(gaps)
     error = statistics.stdev(gaps) / math.sqrt(len(gaps)) if len(gaps) > 1 else math.inf
     is_clear = abs(gap) > max(NOISE_TIMES * error, CRAWL * abs(one.start))
-    harm: Harm = "not seen" if not is_clear else "harms" if gap > 0 else "helps"
-    return Beside(harm, statistics.fmean(one.losses[late:]), statistics.fmean(two.losses[late:]), steps)
+    harm = "not seen" if not is_clear else "harms" if gap > 0 else "helps"
+    return Beside(harm, statistics.fmean(one.losses[late:]), statistics.fmean(two.losses[late:]), steps, (one, two))
 
 
 def at_real_batch(patient: Patient, lr: float) -> tuple[Run, int]:

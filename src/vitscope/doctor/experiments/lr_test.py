@@ -20,6 +20,7 @@ from vitscope.doctor.thresholds import (
     CRAWL,
     HELD_STEPS,
     LOST_TO_LOWER,
+    LOW_LOSS,
     LR_EDGE_RATIO,
     LR_TOO_LOW_FALL,
     MARGIN_BELOW_EDGE,
@@ -149,11 +150,16 @@ def classic_sweep(
 
 
 def is_good(run: Run, own: Run) -> bool:
-    """Comes down, or at least further than the patient's rate, in steps that leave the weights what they are. Not by
-    the loss alone: a few pictures are learnt by heart at rates that ruin a long run."""
-    if run.move > UPDATE_TOO_LARGE:
+    """Comes down, or at least further than the patient's rate, in steps that leave the weights what they are."""
+    if has_large_steps(run):
         return False
     return way_of(run) == "falls" or (way_of(run) == "crawls" and is_better(run, own))
+
+
+def has_large_steps(run: Run) -> bool:
+    """Each writes over what others learnt, whatever the loss does for a while. Who has learnt the pictures by heart has
+    not been hurt: an easy task bears large steps."""
+    return run.move > UPDATE_TOO_LARGE and run.end > LOW_LOSS * run.start
 
 
 def rounded(lr: float) -> float:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from vitscope.doctor.check import Check
+from vitscope.doctor.checks.training.cold_start import warm_up
 from vitscope.doctor.checks.training.lr import first_steps, lr_test
 from vitscope.doctor.checks.training.overfit import one_batch
 from vitscope.doctor.checks.training.short_run import short_run
-from vitscope.doctor.checks.training.warm_up import warm_up
 
 CHECKS: tuple[Check, ...] = (
     Check("overfit", "training", one_batch),

@@ -14,6 +14,7 @@ from vitscope.doctor.experiments.lr_test import (
     LrTest,
     add,
     find_edge,
+    has_large_steps,
     is_better,
     is_too_high,
     is_too_low,
@@ -28,7 +29,7 @@ from vitscope.doctor.thresholds import (
     LOOK_ABOVE_SECONDS,
     LR_TOO_LOW_RATIO,
     SLOW_UPDATE,
-    UPDATE_TOO_LARGE,
+    SLOW_UPDATE_OF_TRAINED,
     USUAL_LR,
     USUAL_LR_OF_SGD,
 )
@@ -42,7 +43,7 @@ def first_steps(patient: Patient) -> Seen:
     own = test.runs[test.own]
     if way_of(own) == "falls" and (known := patient.tried["known"]).is_lost:
         return Seen(measured=_measured(own), findings=[_misled(own, known)], picture=picture_of([own]))
-    if way_of(own) == "falls" and SLOW_UPDATE <= own.move <= UPDATE_TOO_LARGE:
+    if way_of(own) == "falls" and own.move >= SLOW_UPDATE and not has_large_steps(own):
         return Seen(measured=_measured(own))
     return _judged(patient, test)
 
@@ -59,22 +60,25 @@ def _judged(patient: Patient, test: LrTest, *, looks_above: bool = False) -> See
     if not test.own > 0:
         return _seen(test, _at_zero(patient, test))
     lower = add(test, patient, test.own / 10)
+    if patient.tried.get("lr_finding") is not None:  # by the first steps: nothing more would be found
+        return _seen(test, patient.tried["lr_finding"])
     finding: Finding | None = None
     # Where a tenth is lost too, a hundredth may not be.
-    if "diverges" in (way_of(own), way_of(lower)) or is_too_high(own, lower) or own.move > UPDATE_TOO_LARGE:
+    if "diverges" in (way_of(own), way_of(lower)) or is_too_high(own, lower) or has_large_steps(own):
         finding = _too_high(patient, test)
-    elif own.move < SLOW_UPDATE and _may_be_too_low(patient, own):
+    elif own.move < _slow_for(patient):
         higher = add(test, patient, test.own * LR_TOO_LOW_RATIO)
         finding = _too_low(patient, test, higher) if is_too_low(own, higher) else None
     elif looks_above and patient.tried["seconds"] * len(pool_of(patient)[0][0]) * len(own.losses) < LOOK_ABOVE_SECONDS:
         look_above(test, patient)
+    patient.tried["lr_finding"] = finding
     return _seen(test, finding)
 
 
-def _may_be_too_low(patient: Patient, own: Run) -> bool:
-    """Weights that know something are moved little on purpose: there only a loss that stands still is suspect."""
+def _slow_for(patient: Patient) -> float:
+    """Weights that know something are moved little on purpose."""
     is_trained = patient.facts.is_pretrained or looks_trained(patient.model)
-    return not is_trained or way_of(own) == "crawls"
+    return SLOW_UPDATE_OF_TRAINED if is_trained else SLOW_UPDATE
 
 
 def _too_high(patient: Patient, test: LrTest) -> Finding | None:
@@ -98,7 +102,6 @@ def _too_high(patient: Patient, test: LrTest) -> Finding | None:
         "lr": test.own,
         "end": own.end,
         "start": own.start,
-        "move": own.move * 100,
         "way": way_of(own),
         "edge": test.edge,
         "proposal": test.proposal,
@@ -106,6 +109,7 @@ def _too_high(patient: Patient, test: LrTest) -> Finding | None:
         "times": test.own / test.proposal,
         **remeasured,
     }
+    numbers |= {"lost_after": len(own.losses)} if own.is_lost else {"move": own.move * 100}
     if fresh is not None and fresh.harm == "harms":
         numbers |= {"fresh_steps": fresh.steps, "fresh_own": fresh.own, "fresh_better": fresh.other}
     changes = _changes(patient, test.proposal)
@@ -154,11 +158,11 @@ def _at_zero(patient: Patient, test: LrTest) -> Finding | None:
 
 def _at_real_batch(patient: Patient, test: LrTest) -> dict[str, Any]:
     """The proposal once more with a batch of training's size. Where it is lost there, a third of it is proposed."""
-    for _ in range(2):
-        run, pictures = at_real_batch(patient, test.proposal or 0.0)
-        if way_of(run) != "diverges":
-            break
-        test.proposal = rounded((test.proposal or 0.0) / 3)
+    lr = test.proposal or 0.0
+    run, pictures = at_real_batch(patient, lr)
+    if way_of(run) == "diverges":
+        test.proposal = rounded(lr / 3)
+        run, pictures = at_real_batch(patient, test.proposal)
     return {"batch": pictures, "batch_start": run.start, "batch_end": run.end, "batch_steps": len(run.losses)}
 
 

@@ -1,0 +1,252 @@
+"""The learning rate: right ones give nothing, wrong ones are named with a rate that was measured to work."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from doctor.broken import small_cnn, small_resnet
+from doctor.conftest import small_vit
+from doctor.seen import causes
+from doctor.test_as_it_came import fingerprint
+from vitscope.doctor.as_it_came import as_it_came
+from vitscope.doctor.checks.training.lr import first_steps, lr_test
+from vitscope.doctor.experiments.held import Run, hold, own_run, pool_of
+from vitscope.doctor.experiments.long_run import at_real_batch, batches_of, beside
+from vitscope.doctor.experiments.lr_test import (
+    classic_sweep,
+    has_large_steps,
+    is_too_high,
+    is_too_low,
+    lr_test_of,
+    way_of,
+)
+from vitscope.doctor.finding import Finding, Seen
+from vitscope.doctor.patient import Patient
+from vitscope.doctor.torch_trainer import TorchTrainer
+
+Make = Callable[..., Patient]
+
+
+def sgd(model: nn.Module, lr: float) -> torch.optim.Optimizer:
+    return torch.optim.SGD(model.parameters(), lr, momentum=0.9)
+
+
+def only(seen: Seen) -> Finding:
+    (finding,) = seen.findings
+    return finding
+
+
+@pytest.mark.parametrize("check", [first_steps, lr_test])
+@pytest.mark.parametrize("name", ["vit", "cnn", "resnet, sgd"])
+def test_healthy_rates_give_nothing(patient: Make, name: str, check: Callable[[Patient], Seen]) -> None:
+    model = {"vit": small_vit, "cnn": small_cnn, "resnet, sgd": small_resnet}[name]()
+    one = patient(model, optimizer=sgd(model, 0.05) if "sgd" in name else None)
+    before = fingerprint(one)
+    with as_it_came(one):  # as the examination does
+        seen = check(one)
+    assert causes(seen) == []
+    assert seen.measured["way"] == "falls"
+    assert seen.measured["update_to_weight"] > 1e-3
+    assert fingerprint(one) == before
+
+
+@pytest.mark.parametrize("lr", [0.03, 0.3])
+def test_a_rate_that_is_too_high_for_a_vit(patient: Make, lr: float) -> None:
+    one = patient(lr=lr)
+    before = fingerprint(one)
+    with as_it_came(one):  # as the examination does
+        seen = first_steps(one)
+    finding = only(seen)
+    assert causes(seen) == ["lr_too_high"]
+    assert finding.numbers["lr"] == lr
+    assert 1e-4 <= finding.numbers["proposal"] <= 5e-3
+    assert finding.numbers["proposal"] < finding.numbers["edge"]
+    assert finding.numbers["batch"] == 32
+    assert finding.numbers["batch_end"] < finding.numbers["batch_start"]
+    assert fingerprint(one) == before
+    assert only(lr_test(one)) is finding  # nothing is measured twice
+
+
+def test_the_rate_proposed_is_healthy_when_it_is_used(patient: Make) -> None:
+    finding = only(first_steps(patient(lr=0.1)))
+    assert causes(first_steps(patient(lr=finding.numbers["proposal"]))) == []
+
+
+def test_a_rate_at_which_the_loss_is_lost_is_nearly_certain(patient: Make) -> None:
+    model = small_cnn()
+    finding = only(first_steps(patient(model, optimizer=sgd(model, 30.0))))
+    assert finding.cause == "lr_too_high"
+    assert finding.confidence == 0.95
+    assert finding.numbers["proposal"] <= 0.5
+
+
+@pytest.mark.parametrize("name", ["vit", "cnn, sgd"])
+def test_a_rate_that_is_too_low(patient: Make, name: str) -> None:
+    model = small_vit() if name == "vit" else small_cnn()
+    one = patient(model, lr=1e-5, optimizer=sgd(model, 5e-5) if "sgd" in name else None)
+    seen = first_steps(one)
+    assert causes(seen) == ["lr_too_low"]
+    numbers = only(seen).numbers
+    assert 30 <= numbers["proposal"] / numbers["lr"] <= 100
+    assert numbers["better_end"] < numbers["end"]
+
+
+def test_small_steps_on_weights_that_know_something_are_meant(patient: Make) -> None:
+    one = patient(lr=1e-3)
+    assert one.make_trainer is not None
+    trainer = one.make_trainer()
+    for _ in range(2):
+        for images, labels in one.train():
+            trainer.step(images, labels)
+    assert causes(first_steps(patient(one.model, lr=1e-5))) == []
+
+
+@pytest.mark.parametrize("lr", [0.0, math.nan])
+def test_a_rate_of_zero_or_none_at_all_is_too_low(patient: Make, lr: float) -> None:
+    model = small_vit()
+    optimizer = torch.optim.AdamW(model.parameters(), 0.0)
+    for group in optimizer.param_groups:
+        group["lr"] = lr
+    seen = first_steps(patient(model, optimizer=optimizer))
+    assert causes(seen) == ["lr_too_low"]
+    assert only(seen).numbers["proposal"] == 3e-4
+
+
+def test_a_loss_with_the_wrong_sign_is_found_by_the_labels(patient: Make) -> None:
+    def upside_down(logits: Tensor, labels: Tensor) -> Tensor:
+        return -F.cross_entropy(logits, labels)
+
+    seen = first_steps(patient(loss=upside_down))
+    assert causes(seen) == ["does_not_learn"]
+    numbers = only(seen).numbers
+    assert numbers["end"] < numbers["start"] < 0
+    assert numbers["known_after"] > numbers["known_before"] + 1
+
+
+def test_a_smoothed_loss_is_no_wrong_sign(patient: Make) -> None:
+    def smoothed(logits: Tensor, labels: Tensor) -> Tensor:
+        return F.cross_entropy(logits, labels, label_smoothing=0.3)
+
+    assert causes(first_steps(patient(loss=smoothed))) == []
+
+
+def test_nothing_is_said_without_an_optimiser(patient: Make) -> None:
+    one = patient()
+    one.make_trainer = None
+    assert first_steps(one).left_out == lr_test(one).left_out == "no_optimizer"
+
+
+def test_the_full_test_finds_how_far_the_edge_is(patient: Make) -> None:
+    seen = lr_test(patient(lr=1e-4))
+    assert causes(seen) == []
+    assert seen.measured["edge"] >= 3e-4
+    assert len(seen.measured["runs"]) >= 3
+
+
+def test_experiments_share_a_pool_and_the_patient_s_own_run(patient: Make) -> None:
+    one = patient()
+    assert pool_of(one) is pool_of(one)
+    assert own_run(one) is own_run(one)
+    assert lr_test_of(one).runs[1e-3] is own_run(one)
+    assert [len(images) for images, _ in pool_of(one)] == [32, 32]
+
+
+def test_a_proposal_is_measured_at_the_patient_s_batch(patient: Make) -> None:
+    from doctor.conftest import loader_of, pictures
+    from vitscope.doctor.module_patient import module_patient
+
+    model = small_vit()
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+    one = module_patient(model, loader_of(*pictures(), batch_size=128), optimizer=optimizer)
+    pool_of(one)
+    one.tried["seconds"] = 1e-6  # whatever this machine is
+    run, count = at_real_batch(one, 1e-3)
+    assert count == 128
+    assert way_of(run) == "falls"
+    one.tried["seconds"] = 1e3
+    assert at_real_batch(one, 1e-3)[1] == 32
+
+
+def test_fresh_batches_show_harm_that_few_pictures_hide(patient: Make) -> None:
+    one = patient()
+    pool_of(one)
+    one.tried["seconds"] = 1e-6
+    beneath = beside(one, 0.3, 1e-3)
+    assert beneath is not None
+    assert beneath.harm == "harms"
+    assert beneath.own > beneath.other
+    above = beside(one, 1e-3, 1e-7)
+    assert above is not None
+    assert above.harm == "helps"
+    one.tried["seconds"] = 1e3
+    assert beside(one, 1e-3, 1e-4) is None
+    assert len(batches_of(one, 20, 8)) == 20  # one epoch has 8
+
+
+def test_a_classic_sweep_ends_where_the_loss_is_lost(patient: Make) -> None:
+    model = small_resnet()
+    one = patient(model, optimizer=sgd(model, 0.05))
+    lrs, losses = classic_sweep(one, pool_of(one), lowest=1.0, highest=1e3)
+    assert len(lrs) == len(losses) < 60
+    assert lrs == sorted(lrs)
+
+
+def run_of(*losses: float, move: float = 0.01) -> Run:
+    return Run(1e-3, losses, 1, (move,))
+
+
+def test_large_steps_are_borne_by_an_easy_task() -> None:
+    assert has_large_steps(run_of(*[2.0 - 0.1 * step for step in range(12)], move=0.1))
+    assert not has_large_steps(run_of(2.0, 1.0, *[0.0] * 10, move=0.1))
+
+
+def test_ways() -> None:
+    assert way_of(run_of(*[2.0 - 0.1 * step for step in range(12)])) == "falls"
+    assert way_of(run_of(*[2.0] * 12)) == "crawls"
+    assert way_of(run_of(*[2.0 + 0.1 * step for step in range(12)])) == "diverges"
+    assert way_of(run_of(2.0, 1.5, math.nan)) == "diverges"
+    assert way_of(run_of(*[2.0, 1.0] * 6)) == "oscillates"
+    assert way_of(Run(1e-3, (), 2)) == "diverges"
+    assert way_of(run_of(*[-2.0 - 0.5 * step for step in range(12)])) == "falls"
+
+
+def test_high_and_low_need_more_than_a_little() -> None:
+    good, worse = run_of(*[2.0 - 0.1 * step for step in range(12)]), run_of(*[2.0 - 0.02 * step for step in range(12)])
+    assert is_too_high(worse, good)
+    assert not is_too_high(good, worse)
+    slow = run_of(*[2.0 - 0.02 * step for step in range(12)], move=1e-4)
+    assert is_too_low(slow, good)
+    assert not is_too_low(worse, good)  # its steps are of a usual size
+    assert not is_too_low(slow, run_of(*good.losses, move=0.039))  # the higher one is near the edge
+
+
+def test_groups_keep_their_ratio_and_schedulers_their_top() -> None:
+    model = small_cnn()
+    groups = [{"params": [model[0].weight], "lr": 1e-3}, {"params": [model[8].weight], "lr": 1e-4}]
+    optimizer = torch.optim.AdamW(groups)
+    trainer = TorchTrainer(model, F.cross_entropy, optimizer)
+    trainer.hold_lr(1e-2)
+    assert [group["lr"] for group in optimizer.param_groups] == pytest.approx([1e-2, 1e-3])
+    trainer.hold_lr(None)
+    assert [group["lr"] for group in optimizer.param_groups] == [1e-3, 1e-4]
+    rising = torch.optim.AdamW(model.parameters(), 1e-3)
+    torch.optim.lr_scheduler.LambdaLR(rising, lambda step: step / 100)
+    assert TorchTrainer(model, F.cross_entropy, rising).lr == 1e-3
+    cycle = torch.optim.AdamW(model.parameters(), 1e-3)
+    torch.optim.lr_scheduler.OneCycleLR(cycle, max_lr=5e-3, total_steps=100)
+    assert TorchTrainer(model, F.cross_entropy, cycle).lr == 5e-3
+
+
+def test_a_run_can_be_looked_at_before_it_is_put_back(patient: Make) -> None:
+    one = patient()
+    first = next(one.model.parameters()).detach().clone()
+    seen = []
+    hold(one, pool_of(one), 1e-2, steps=4, at_end=lambda: seen.append(next(one.model.parameters()).detach().clone()))
+    assert not torch.equal(seen[0], first)
+    assert torch.equal(next(one.model.parameters()), first)
