@@ -79,6 +79,21 @@ def test_every_sentence_is_there_in_both_languages_with_the_same_places() -> Non
         )
 
 
+CODE = re.compile(r"`[^`]*`|[\w.{}-]+\([^()]*(\([^()]*\))?[^()]*\)")
+"""Commands, and calls such as ln({classes}): they stay as they are typed."""
+
+
+def test_chinese_has_chinese_punctuation() -> None:
+    for where, text in texts().items():
+        plain = CODE.sub("x", text.zh)
+        assert not re.search(r"[\u4e00-\u9fff\uff09] ?[,.:;?!]|[,.:;?!] ?[\u4e00-\u9fff\uff08]", plain), (
+            f"{where}: {text.zh}"
+        )
+        assert text.zh.endswith("。") == text.en.endswith("."), (
+            f"{where}: one language ends with a stop, the other does not"
+        )
+
+
 def test_the_page_of_causes_lists_them_all() -> None:
     """In their order, with their titles: `| `name` | title |`."""
     page = (Path(__file__).parents[2] / "docs" / "doctor.md").read_text(encoding="utf-8").partition("## Causes")[2]

@@ -193,8 +193,8 @@ CAUSES: tuple[Cause, ...] = (
         action=Text(
             "Use bf16, or torch.amp.GradScaler around backward() and step(); if you do so already, pass your own "
             "step=... to be examined.",
-            "改用 bf16，或在 backward() 和 step() 处使用 torch.amp.GradScaler；若已使用，请传入自己的 step=... 再"
-            "检查。",
+            "改用 bf16，或在 backward() 和 step() 处使用 torch.amp.GradScaler；若已使用，请用 step "
+            "参数传入自己的训练步再检查。",
         ),
         effect=Text("The same curve as in float32.", "与 float32 的曲线一致。"),
     ),

@@ -10,9 +10,9 @@ CURVE_CAUSES: tuple[Cause, ...] = (
         title=Text("The model learns its training pictures by heart", "模型过拟合：在死记训练图片"),
         evidence=Text(
             "From epoch {began:g} on validation rose from {val_best:.3g} to {val_end:.3g}, while training went to "
-            "{train_end:.3g} (a validation loss has {noise:.1%} of noise here)",
+            "{train_end:.3g} (a validation loss has {noise:.1%} of noise here).",
             "从第 {began:g} 轮起，验证损失从 {val_best:.3g} 升到 {val_end:.3g}，而训练损失降到 {train_end:.3g}"
-            "（这里验证损失的噪声为 {noise:.1%}）",
+            "（这里验证损失的噪声为 {noise:.1%}）。",
         ),
         cost=Text(
             "Later epochs make the model worse, or only surer of its mistakes, on pictures it has not seen.",
@@ -31,8 +31,8 @@ CURVE_CAUSES: tuple[Cause, ...] = (
         title=Text("The model learns its training pictures by heart", "模型过拟合：在死记训练图片"),
         evidence=Text(
             "Training ends at {train_end:.3g} and validation at {val_end:.3g}; half of that gap was there at epoch "
-            "{began:g}",
-            "训练损失最后为 {train_end:.3g}，验证损失为 {val_end:.3g}；到第 {began:g} 轮时差距已达一半",
+            "{began:g}.",
+            "训练损失最后为 {train_end:.3g}，验证损失为 {val_end:.3g}；到第 {began:g} 轮时差距已达一半。",
         ),
         cost=Text(
             "What it still learns holds for its training pictures only.",
@@ -49,8 +49,8 @@ CURVE_CAUSES: tuple[Cause, ...] = (
         name="underfitting",
         title=Text("The model has not learnt what it could", "模型欠拟合"),
         evidence=Text(
-            "Both losses end high: training {train_end:.3g}, validation {val_end:.3g}, {level:.0%} of the loss of guessing",
-            "两条损失最后都偏高：训练 {train_end:.3g}，验证 {val_end:.3g}，是随机猜测时的 {level:.0%}",
+            "Both losses end high: training {train_end:.3g}, validation {val_end:.3g}, {level:.0%} of the loss of guessing.",
+            "两条损失最后都偏高：训练 {train_end:.3g}，验证 {val_end:.3g}，是随机猜测时的 {level:.0%}。",
         ),
         cost=Text("Accuracy stays far below what the data allows.", "准确率远低于数据所能达到的水平。"),
         action=Text(
@@ -65,8 +65,8 @@ CURVE_CAUSES: tuple[Cause, ...] = (
         title=Text("The loss stopped falling close to where it began", "损失几乎没有下降就停住了"),
         evidence=Text(
             "Since epoch {began:g} nothing came down by more than noise ({noise:.1%} of the loss); it is still {level:.0%} of "
-            "that of guessing",
-            "自第 {began:g} 轮起，损失的变化不超过噪声（损失的 {noise:.1%}）；仍是随机猜测时的 {level:.0%}",
+            "that of guessing.",
+            "自第 {began:g} 轮起，损失的变化不超过噪声（损失的 {noise:.1%}）；仍是随机猜测时的 {level:.0%}。",
         ),
         cost=Text("More epochs will not help.", "再多训练几轮也没有用。"),
         action=Text(
@@ -81,8 +81,8 @@ CURVE_CAUSES: tuple[Cause, ...] = (
         title=Text("The training loss swings from epoch to epoch", "训练损失逐轮震荡"),
         evidence=Text(
             "From epoch {began:g} on the mean training loss of an epoch goes up and down by {swing:.0%} around "
-            "{train_end:.3g}, which no noise explains (learning rate {lr:.2g})",
-            "从第 {began:g} 轮起，每轮平均训练损失在 {train_end:.3g} 上下摆动 {swing:.0%}，噪声无法解释（学习率 {lr:.2g}）",
+            "{train_end:.3g}, which no noise explains (learning rate {lr:.2g}).",
+            "从第 {began:g} 轮起，每轮平均训练损失在 {train_end:.3g} 上下摆动 {swing:.0%}，噪声无法解释（学习率 {lr:.2g}）。",
         ),
         cost=Text("Steps overshoot, and the result is a matter of luck.", "步子迈过了头，结果全凭运气。"),
         action=Text(
@@ -96,8 +96,8 @@ CURVE_CAUSES: tuple[Cause, ...] = (
         title=Text("The loss was lost", "损失发散"),
         evidence=Text(
             "From epoch {began:g} on it is not finite, far above where it began, or back there (highest learning rate "
-            "{lr:.2g})",
-            "从第 {began:g} 轮起，损失不再是有限值、远高于起点，或退回到起点（最高学习率 {lr:.2g}）",
+            "{lr:.2g}).",
+            "从第 {began:g} 轮起，损失不再是有限值、远高于起点，或退回到起点（最高学习率 {lr:.2g}）。",
         ),
         cost=Text("Nothing after that is worth keeping.", "此后的一切都没有保留价值。"),
         action=Text(
@@ -110,8 +110,8 @@ CURVE_CAUSES: tuple[Cause, ...] = (
         name="loss_diverged",
         title=Text("The loss was lost", "损失发散"),
         evidence=Text(
-            "Training gave up at step {step}, at a learning rate of {lr:.2g}: steps went wrong again and again",
-            "训练在第 {step} 步放弃，当时学习率为 {lr:.2g}：训练步反复出错",
+            "Training gave up at step {step}, at a learning rate of {lr:.2g}: steps went wrong again and again.",
+            "训练在第 {step} 步放弃，当时学习率为 {lr:.2g}：训练步反复出错。",
         ),
         cost=Text("Nothing after that is worth keeping.", "此后的一切都没有保留价值。"),
         action=Text(
@@ -124,8 +124,8 @@ CURVE_CAUSES: tuple[Cause, ...] = (
         name="steps_not_finite",
         title=Text("Steps had to be skipped: something in them was not finite", "有些步出现非有限值，被跳过"),
         evidence=Text(
-            "{skipped} of {steps} steps ({share:.2%}), the first at step {first}; {captures} kept for a replay",
-            "{steps} 步中有 {skipped} 步（{share:.2%}），首次在第 {first} 步；保存了 {captures} 个可重放记录",
+            "{skipped} of {steps} steps ({share:.2%}), the first at step {first}; {captures} kept for a replay.",
+            "{steps} 步中有 {skipped} 步（{share:.2%}），首次在第 {first} 步；保存了 {captures} 个可重放记录。",
         ),
         cost=Text("Those batches teach nothing, and it often gets worse.", "这些批次等于没学，而且往往会恶化。"),
         action=Text(
@@ -139,8 +139,8 @@ CURVE_CAUSES: tuple[Cause, ...] = (
         name="run_gradients_explode",
         title=Text("Gradients are very large", "梯度爆炸"),
         evidence=Text(
-            "The middle gradient norm of the last {count} steps is {norm:.3g} (it was {before:.3g} at first)",
-            "最近 {count} 步梯度范数的中位数为 {norm:.3g}（最初为 {before:.3g}）",
+            "The middle gradient norm of the last {count} steps is {norm:.3g} (it was {before:.3g} at first).",
+            "最近 {count} 步梯度范数的中位数为 {norm:.3g}（最初为 {before:.3g}）。",
         ),
         cost=Text("One step can undo an epoch.", "一步就可能毁掉一整轮。"),
         action=Text(
@@ -154,8 +154,8 @@ CURVE_CAUSES: tuple[Cause, ...] = (
         title=Text("Gradients are very large", "梯度爆炸"),
         evidence=Text(
             "The monitor's last {looks} looks found gradients of {norm:.3g} in the middle, the longest in {layer} "
-            "({of_layer:.3g})",
-            "监视器最近 {looks} 次查看，梯度范数的中位数为 {norm:.3g}，最大的在 {layer}（{of_layer:.3g}）",
+            "({of_layer:.3g}).",
+            "监视器最近 {looks} 次查看，梯度范数的中位数为 {norm:.3g}，最大的在 {layer}（{of_layer:.3g}）。",
         ),
         cost=Text("One step can undo an epoch.", "一步就可能毁掉一整轮。"),
         action=Text(
@@ -168,8 +168,8 @@ CURVE_CAUSES: tuple[Cause, ...] = (
         name="run_gradients_vanish",
         title=Text("Gradients have vanished", "梯度消失"),
         evidence=Text(
-            "The middle gradient norm of the last {count} steps is {norm:.3g}, at a training loss of {loss:.3g}",
-            "最近 {count} 步梯度范数的中位数为 {norm:.3g}，而训练损失仍为 {loss:.3g}",
+            "The middle gradient norm of the last {count} steps is {norm:.3g}, at a training loss of {loss:.3g}.",
+            "最近 {count} 步梯度范数的中位数为 {norm:.3g}，而训练损失仍为 {loss:.3g}。",
         ),
         cost=Text("Nothing moves any more.", "权重已不再更新。"),
         action=Text(
@@ -183,8 +183,8 @@ CURVE_CAUSES: tuple[Cause, ...] = (
         title=Text("Gradients have vanished", "梯度消失"),
         evidence=Text(
             "The monitor's last {looks} looks found gradients of {norm:.3g} in the middle, the shortest in {layer} "
-            "({of_layer:.3g}), at a training loss of {loss:.3g}",
-            "监视器最近 {looks} 次查看，梯度范数的中位数为 {norm:.3g}，最小的在 {layer}（{of_layer:.3g}），而训练损失仍为 {loss:.3g}",
+            "({of_layer:.3g}), at a training loss of {loss:.3g}.",
+            "监视器最近 {looks} 次查看，梯度范数的中位数为 {norm:.3g}，最小的在 {layer}（{of_layer:.3g}），而训练损失仍为 {loss:.3g}。",
         ),
         cost=Text("Nothing moves any more.", "权重已不再更新。"),
         action=Text(
@@ -198,8 +198,8 @@ CURVE_CAUSES: tuple[Cause, ...] = (
         title=Text("Single updates move the layers too far", "单次更新幅度过大"),
         evidence=Text(
             "{count} of {of} layers are moved by more than a tenth of their size in one update, {layer} by {ratio:.0%} "
-            "(learning rate {lr:.2g}; usual is 0.1%)",
-            "{of} 层中有 {count} 层单次更新就改变超过自身大小的十分之一，其中 {layer} 为 {ratio:.0%}（学习率 {lr:.2g}；通常为 0.1%）",
+            "(learning rate {lr:.2g}; usual is 0.1%).",
+            "{of} 层中有 {count} 层单次更新就改变超过自身大小的十分之一，其中 {layer} 为 {ratio:.0%}（学习率 {lr:.2g}；通常为 0.1%）。",
         ),
         cost=Text("What was learnt is written over within ten steps.", "学到的内容十步之内就会被覆盖。"),
         action=Text("Lower the learning rate by 10 times.", "把学习率降低 10 倍。"),
@@ -209,8 +209,8 @@ CURVE_CAUSES: tuple[Cause, ...] = (
         name="layer_not_finite",
         title=Text("A layer gives values that are not finite", "有一层输出非有限值"),
         evidence=Text(
-            "{layer} was the first at step {at}; {count} layers in all",
-            "在第 {at} 步，{layer} 最先出现；共 {count} 层",
+            "{layer} was the first at step {at}; {count} layers in all.",
+            "在第 {at} 步，{layer} 最先出现；共 {count} 层。",
         ),
         cost=Text("Every answer after that layer is meaningless.", "该层之后的一切输出都没有意义。"),
         action=Text(
@@ -222,7 +222,9 @@ CURVE_CAUSES: tuple[Cause, ...] = (
     Cause(
         name="pictures_left_out",
         title=Text("Pictures could not be read and were left out", "有图片无法读取，被跳过"),
-        evidence=Text("{count} pictures; the first: {where} ({reason})", "共 {count} 张；第一张：{where}（{reason}）"),
+        evidence=Text(
+            "{count} pictures; the first: {where} ({reason}).", "共 {count} 张；第一张：{where}（{reason}）。"
+        ),
         cost=Text("The model learns from fewer pictures than you think.", "模型实际学到的图片比你以为的少。"),
         action=Text(
             "List them all: `vitscope data PATH`. Repair or remove them.",

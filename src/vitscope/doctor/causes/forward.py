@@ -48,7 +48,7 @@ CAUSES: tuple[Cause, ...] = (
         cost=Text("The loss compares the wrong things, or fails.", "损失比较的对象是错的，或直接报错。"),
         action=Text(
             "Let the model end in (pictures, {classes}): pool the tokens, and set num_classes={classes}.",
-            "让模型输出 (图像数, {classes})：先汇聚 token，并设 num_classes={classes}。",
+            "让模型输出的形状为 (B, {classes})：先汇聚 token，并设 num_classes={classes}。",
         ),
         effect=Text("The loss starts near ln({classes}).", "损失从 ln({classes}) 附近开始。"),
     ),

@@ -58,7 +58,7 @@ CAUSES: tuple[Cause, ...] = (
         ),
         action=Text(
             "Before the reshape to (batch, tokens, width): .transpose(1, 2).",
-            "在 reshape 成 (批次, token, 宽度) 之前加 .transpose(1, 2)。",
+            "在 reshape 成 (B, N, C) 之前加 .transpose(1, 2)。",
         ),
         effect=Text("The model learns as its size promises.", "模型能学到与其规模相称的水平。"),
     ),
