@@ -11,9 +11,9 @@ CAUSES: tuple[Cause, ...] = (
         title=Text("The model cannot learn a single batch by heart", "模型连一个批次都背不下来"),
         evidence=Text(
             "{accuracy:.0%} of {pictures} pictures after {steps} steps of Adam without any regularisation; the loss went "
-            "from {first_loss:.3g} to {last_loss:.3g} (learning rates tried: {lrs})",
+            "from {first_loss:.3g} to {last_loss:.3g} (learning rates tried: {lrs}).",
             "关闭全部正则化后用 Adam 训练 {steps} 步，{pictures} 张图片只答对 {accuracy:.0%}；损失从 {first_loss:.3g} "
-            "变为 {last_loss:.3g}（试过的学习率：{lrs}）",
+            "变为 {last_loss:.3g}（试过的学习率：{lrs}）。",
         ),
         cost=Text(
             "No setting mends this: the network, its inputs or its labels are wrong.",
@@ -36,10 +36,10 @@ CAUSES: tuple[Cause, ...] = (
             "Held at {lr:.2g}, each step changed the weights by {move:.2g} % of their length; after {fresh_steps} steps on "
             "fresh batches the loss was {fresh_own:.3g}, and {fresh_better:.3g} at {proposal:.2g}. The stable edge is near "
             "{edge:.2g}; with {batch} pictures a batch the loss at {proposal:.2g} went from {batch_start:.3g} to "
-            "{batch_end:.3g} in {batch_steps} steps",
+            "{batch_end:.3g} in {batch_steps} steps.",
             "学习率保持在 {lr:.2g} 时，每一步权重改变其长度的 {move:.2g} %；在新批次上训练 {fresh_steps} 步后损失为 "
             "{fresh_own:.3g}，而用 {proposal:.2g} 时为 {fresh_better:.3g}。稳定边界约为 {edge:.2g}；每批 {batch} 张图片、学习率 "
-            "{proposal:.2g} 时，{batch_steps} 步内损失从 {batch_start:.3g} 变为 {batch_end:.3g}",
+            "{proposal:.2g} 时，{batch_steps} 步内损失从 {batch_start:.3g} 变为 {batch_end:.3g}。",
         ),
         cost=Text(
             "Steps overshoot: the loss swings, stays high or is lost.",
@@ -60,10 +60,10 @@ CAUSES: tuple[Cause, ...] = (
             "Held at {lr:.2g}, the loss went from {start:.3g} to {end:.3g} and each step changed the weights by "
             "{move:.2g} % of their length; at {proposal:.2g} it came to {better_end:.3g}. The stable edge is near "
             "{edge:.2g}; with {batch} pictures a batch the loss at {proposal:.2g} went from {batch_start:.3g} to "
-            "{batch_end:.3g} in {batch_steps} steps",
+            "{batch_end:.3g} in {batch_steps} steps.",
             "学习率保持在 {lr:.2g} 时，损失从 {start:.3g} 变为 {end:.3g}，每一步权重改变其长度的 {move:.2g} %；"
             "保持在 {proposal:.2g} 时损失降到 {better_end:.3g}。稳定边界约为 {edge:.2g}；每批 {batch} 张图片、学习率 "
-            "{proposal:.2g} 时，{batch_steps} 步内损失从 {batch_start:.3g} 变为 {batch_end:.3g}",
+            "{proposal:.2g} 时，{batch_steps} 步内损失从 {batch_start:.3g} 变为 {batch_end:.3g}。",
         ),
         cost=Text(
             "Steps overshoot: the loss swings, stays high or is lost.",
@@ -81,12 +81,12 @@ CAUSES: tuple[Cause, ...] = (
         name="lr_too_high",
         title=Text("The learning rate is too high", "学习率过高"),
         evidence=Text(
-            "At {lr:.2g} the loss, {start:.3g} at first, was lost after {lost_after} steps; at {proposal:.2g} it came to {better_end:.3g}. The stable edge is near "
-            "{edge:.2g}; with {batch} pictures a batch the loss at {proposal:.2g} went from {batch_start:.3g} to "
-            "{batch_end:.3g} in {batch_steps} steps",
+            "At {lr:.2g} the loss, {start:.3g} at first, was lost after {lost_after} steps; at {proposal:.2g} it came to "
+            "{better_end:.3g}. The stable edge is near {edge:.2g}; with {batch} pictures a batch the loss at {proposal:.2g} went from {batch_start:.3g} to "
+            "{batch_end:.3g} in {batch_steps} steps.",
             "学习率为 {lr:.2g} 时，损失从 {start:.3g} 开始，{lost_after} 步后发散；"
             "保持在 {proposal:.2g} 时损失降到 {better_end:.3g}。稳定边界约为 {edge:.2g}；每批 {batch} 张图片、学习率 "
-            "{proposal:.2g} 时，{batch_steps} 步内损失从 {batch_start:.3g} 变为 {batch_end:.3g}",
+            "{proposal:.2g} 时，{batch_steps} 步内损失从 {batch_start:.3g} 变为 {batch_end:.3g}。",
         ),
         cost=Text(
             "Steps overshoot: the loss swings, stays high or is lost.",
@@ -106,10 +106,10 @@ CAUSES: tuple[Cause, ...] = (
         evidence=Text(
             "Held at {lr:.2g}, the loss crawled from {start:.3g} to {end:.3g}, each step changing the weights by "
             "{move:.2g} % of their length; in as many steps at {proposal:.2g} it fell to {better_end:.3g} (with {batch} "
-            "pictures a batch from {batch_start:.3g} to {batch_end:.3g} in {batch_steps})",
+            "pictures a batch from {batch_start:.3g} to {batch_end:.3g} in {batch_steps}).",
             "学习率保持在 {lr:.2g} 时，损失只从 {start:.3g} 缓慢变为 {end:.3g}，每一步权重仅改变其长度的 {move:.2g} %；"
             "同样步数下用 {proposal:.2g}，损失降到 {better_end:.3g}（每批 {batch} 张图片时，{batch_steps} 步内从 "
-            "{batch_start:.3g} 变为 {batch_end:.3g}）",
+            "{batch_start:.3g} 变为 {batch_end:.3g}）。",
         ),
         cost=Text(
             "Training ends long before the model has learnt what it could.",
@@ -147,9 +147,9 @@ CAUSES: tuple[Cause, ...] = (
         title=Text("There is no warm-up, and this model needs one", "缺少学习率预热，而这个模型需要它"),
         evidence=Text(
             "{steps} steps at {lr:.2g} from the first one on brought the loss from {start:.3g} to {cold:.3g}; with a rise "
-            "to the same rate it came to {warm:.3g}",
+            "to the same rate it came to {warm:.3g}.",
             "从第一步起就用 {lr:.2g} 训练 {steps} 步，损失从 {start:.3g} 变为 {cold:.3g}；逐步升到同样的学习率，损失降到 "
-            "{warm:.3g}",
+            "{warm:.3g}。",
         ),
         cost=Text(
             "The first steps push the weights to where they do not come back from.",
@@ -166,9 +166,9 @@ CAUSES: tuple[Cause, ...] = (
         title=Text("Weight decay is too high", "权重衰减过大"),
         evidence=Text(
             "A weight decay of {weight_decay:g} at a learning rate of {lr:.2g} halves the weights every {half_life:.0f} "
-            "steps; the loss came to {end:.3g} with it and to {better_end:.3g} without, in {steps} steps",
+            "steps; the loss came to {end:.3g} with it and to {better_end:.3g} without, in {steps} steps.",
             "权重衰减 {weight_decay:g}、学习率 {lr:.2g} 时，权重每 {half_life:.0f} 步减半；{steps} 步后带衰减的损失为 "
-            "{end:.3g}，去掉后为 {better_end:.3g}",
+            "{end:.3g}，去掉后为 {better_end:.3g}。",
         ),
         cost=Text(
             "Weights shrink faster than gradients can build them: the model forgets as it learns.",
@@ -185,9 +185,9 @@ CAUSES: tuple[Cause, ...] = (
         title=Text("Dropout is too high", "Dropout 过大"),
         evidence=Text(
             "With dropout at {drop_rate:g} the loss went from {start:.3g} to {end:.3g} in {steps} steps; with none, all else "
-            "equal, to {better_end:.3g}",
+            "equal, to {better_end:.3g}.",
             "dropout 为 {drop_rate:g} 时，{steps} 步内损失从 {start:.3g} 变为 {end:.3g}；其余不变而关闭 dropout，损失降到 "
-            "{better_end:.3g}",
+            "{better_end:.3g}。",
         ),
         cost=Text(
             "So little of each layer is left that the next cannot read it.",
@@ -203,9 +203,9 @@ CAUSES: tuple[Cause, ...] = (
         title=Text("Gradients are clipped to almost nothing", "梯度被裁剪到几乎为零"),
         evidence=Text(
             "Gradients have a norm of {grad_norm:.3g} and are cut to {clip_norm:g}; the loss came to {end:.3g} with that and "
-            "to {better_end:.3g} without, in {steps} steps",
+            "to {better_end:.3g} without, in {steps} steps.",
             "梯度范数为 {grad_norm:.3g}，却被裁剪到 {clip_norm:g}；{steps} 步后带裁剪的损失为 {end:.3g}，不裁剪为 "
-            "{better_end:.3g}",
+            "{better_end:.3g}。",
         ),
         cost=Text(
             "With SGD hardly anything moves; with Adam every batch counts the same, however wrong the model is on it.",
@@ -219,9 +219,9 @@ CAUSES: tuple[Cause, ...] = (
         title=Text("It does not learn, and no single cause shows itself", "模型学不动，且没有发现单一原因"),
         evidence=Text(
             "In {steps} steps on the same {pictures} pictures the loss went from {start:.3g} to {end:.3g}, less than its own "
-            "noise of {noise:.2g} explains. Excluded by trial: {excluded}",
+            "noise of {noise:.2g} explains. Excluded by trial: {excluded}.",
             "在同样的 {pictures} 张图片上训练 {steps} 步，损失从 {start:.3g} 变为 {end:.3g}，变化不超过自身噪声 {noise:.2g}。"
-            "已逐一排除：{excluded}",
+            "已逐一排除：{excluded}。",
         ),
         cost=Text("More epochs will not help.", "再训练更多轮也没有用。"),
         action=Text(
