@@ -175,6 +175,24 @@ def test_a_run_at_work_has_not_underfitted(folder: Callable[..., Path]) -> None:
     assert {path.name: path.read_bytes() for path in before.iterdir()} == files
 
 
+def test_a_run_that_failed_or_was_killed_is_told(folder: Callable[..., Path]) -> None:
+    curves = (smooth(), smooth(low=0.15))
+    report = examine_run(folder(*curves, status={"state": "failed", "error": "the disk is full\nwhere: here"}))
+    assert found(report) == []
+    assert "ended with an error: the disk is full\n" in str(report)
+    path = folder(*curves, status={"state": "running", "pid": 2**22 + 1, "host": host_name(), "heartbeat": 0.0})
+    (note,) = [note for note in examine_run(path).notes if note.name == "run_killed"]
+    assert note.numbers["again"] == f"vitscope train --resume --out {path}"
+
+
+def test_a_run_without_a_curve_is_not_called_healthy(folder: Callable[..., Path]) -> None:
+    report = examine_run(folder(smooth(3), smooth(3)))
+    assert found(report) == []
+    assert report.verdict == "cannot tell"
+    assert "some checks could not be made" in str(report)
+    assert examine_run(folder(smooth(3), smooth(3)), only=("steps",)).verdict == "healthy"
+
+
 def test_a_torn_line_is_passed_over(folder: Callable[..., Path]) -> None:
     path = folder(smooth(), smooth(low=0.15))
     with (path / "metrics.jsonl").open("a") as file:

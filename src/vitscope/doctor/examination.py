@@ -52,6 +52,8 @@ class Report:
     """Name of a check that was not asked -> why."""
     subject: dict[str, Any] = field(default_factory=dict)
     """Who was examined, for the head of the report."""
+    needed: tuple[str, ...] = ()
+    """Checks without whose answer nobody is called healthy."""
 
     def __str__(self) -> str:
         return self.as_text()
@@ -102,7 +104,9 @@ class Report:
     def verdict(self) -> Verdict:
         if any(finding.confidence >= SURE_ENOUGH for finding in self.findings):
             return "unwell"
-        if self.findings or not self.has_looked or any(asked.failed is not None for asked in self.asked):
+        is_unanswered = any(one.seen.left_out is not None and one.check.name in self.needed for one in self.asked)
+        has_failed = any(asked.failed is not None for asked in self.asked)
+        if self.findings or not self.has_looked or has_failed or is_unanswered:
             return "cannot tell"
         return "healthy"
 

@@ -32,7 +32,8 @@ def examine_run(
     run = read_run(folder)
     problems = {"problems": list(run.problems)} if run.problems else {}
     subject = {"run": str(run.path), "state": run.state, "alive": run.is_alive, **problems}
-    report = Report(subject={**subject, "steps": run.rows[-1]["step"] if run.rows else 0})
+    subject["steps"] = run.rows[-1]["step"] if run.rows else 0
+    report = Report(subject=subject, needed=("curve",))
     for name, ask in RUN_CHECKS.items():
         if only and name not in only and "training" not in only:
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 import statistics
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,13 @@ def divergence_check(run: RunView) -> Seen:
         step = int((run.status or {}).get("step") or (run.rows[-1]["step"] if run.rows else 0))
         found = Finding("loss_diverged", 0.97, {"step": step, "lr": lr_at(run, step)}, lower_lr(run))
         return Seen(measured={"state": run.state}, findings=[found])
-    return Seen(measured={"state": run.state}) if run.rows else Seen(left_out="nothing_recorded")
+    seen = Seen(measured={"state": run.state}, left_out=None if run.rows else "nothing_recorded")
+    if run.state == "failed":
+        lines = str((run.status or {}).get("error") or "?").splitlines()
+        seen.notes.append(Note("run_failed", {"what": lines[0]}))
+    elif run.state in ("starting", "running") and not run.is_alive:
+        seen.notes.append(Note("run_killed", {"again": f"vitscope train --resume --out {shlex.quote(str(run.path))}"}))
+    return seen
 
 
 def steps_check(run: RunView) -> Seen:

@@ -255,6 +255,11 @@ CURVE_NOTES: tuple[Remark, ...] = (
             "{skipped} of {steps} steps were skipped, too few to matter", "{steps} 步中跳过了 {skipped} 步，无关大局"
         ),
     ),
+    Remark(name="run_failed", text=Text("the run ended with an error: {what}", "训练因错误而结束：{what}")),
+    Remark(
+        name="run_killed",
+        text=Text("its process is gone before the end; `{again}` goes on", "训练进程中途消失；用 `{again}` 继续"),
+    ),
     Remark(
         name="overconfident",
         text=Text(
