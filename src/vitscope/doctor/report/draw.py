@@ -108,7 +108,7 @@ def _plain_numbers(axes: Axes, picture: Picture) -> None:
             axis.set_minor_formatter(NullFormatter())
     is_counted = picture.x in COUNTED if picture.kind == "lines" else not _has_names(picture.lines)
     if is_counted and not picture.log_x:
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
 
 
 def _has_names(lines: Sequence[Line]) -> bool:
