@@ -213,6 +213,12 @@ def test_residuals_and_norms(patient: Make) -> None:
     assert first(patient(ours)).cause == "normalisation_missing"
 
 
+def test_one_block_and_a_class_token_is_healthy(patient: Make) -> None:
+    """Without its only attention the class token knows nothing of the picture, residual connection or not."""
+    causes = [finding.cause for finding in examined(patient(small_vit(depth=1))).findings]
+    assert "residual_missing" not in causes
+
+
 def test_a_deep_plain_network_with_batch_norm_is_healthy(patient: Make) -> None:
     """In evaluation mode and untrained it gives the same for all pictures, since its BatchNorm has seen none."""
     torch.manual_seed(0)

@@ -7,7 +7,7 @@ from vitscope.doctor.causes.text import Cause, Text
 LABELS: tuple[Cause, ...] = (
     Cause(
         name="labels_out_of_range",
-        title=Text("labels that no output stands for", "标签超出了模型输出的范围"),
+        title=Text("Labels that no output stands for", "标签超出了模型输出的范围"),
         evidence=Text(
             "Labels go from {least} to {largest}, the model has outputs 0 to {outputs} - 1; {wrong} of {pictures} "
             "labels "
@@ -27,7 +27,7 @@ LABELS: tuple[Cause, ...] = (
     ),
     Cause(
         name="labels_off_by_one",
-        title=Text("labels that are off by one", "标签整体错位了一个"),
+        title=Text("Labels that are off by one", "标签整体错位了一个"),
         evidence=Text(
             "Labels go from {least} to {largest} over {classes} classes, and the model has {outputs} outputs, "
             "counted from "
@@ -44,7 +44,7 @@ LABELS: tuple[Cause, ...] = (
     ),
     Cause(
         name="num_classes_wrong",
-        title=Text("another number of outputs than classes", "输出数与类别数不一致"),
+        title=Text("Another number of outputs than classes", "输出数与类别数不一致"),
         evidence=Text(
             "{classes} classes occur (labels {least} to {largest}), the model has {outputs} outputs.",
             "数据中出现了 {classes} 个类别（标签 {least} 到 {largest}），而模型有 {outputs} 个输出。",
@@ -59,7 +59,7 @@ LABELS: tuple[Cause, ...] = (
     ),
     Cause(
         name="data_sorted",
-        title=Text("training pictures sorted by class", "训练数据按类别排序，没有打乱"),
+        title=Text("Training pictures sorted by class", "训练数据按类别排序，没有打乱"),
         evidence=Text(
             "{stretch} pictures in a row show {met:.1f} classes; shuffled they would show {expected:.1f}.",
             "连续 {stretch} 张图像平均只出现 {met:.1f} 个类别；打乱后应出现 {expected:.1f} 个。",
@@ -73,7 +73,7 @@ LABELS: tuple[Cause, ...] = (
     ),
     Cause(
         name="class_imbalance",
-        title=Text("one class that drowns the others", "类别极不平衡"),
+        title=Text("One class that drowns the others", "类别极不平衡"),
         evidence=Text(
             "Class {frequent} has {largest} training pictures ({share:.0%}), class {rare} {least}: {ratio:.0f} to 1.",
             "类别 {frequent} 有 {largest} 张训练图像（占 {share:.0%}），类别 {rare} 只有 {least} 张：比例 {ratio:.0f} : "
@@ -93,7 +93,7 @@ LABELS: tuple[Cause, ...] = (
     ),
     Cause(
         name="labels_shuffled",
-        title=Text("labels that have nothing to do with their pictures", "标签与图像毫无关系（被打乱）"),
+        title=Text("Labels that have nothing to do with their pictures", "标签与图像毫无关系（被打乱）"),
         evidence=Text(
             "From {pictures} pictures, labels are predicted right in {agreement:.1%}; by chance {chance:.1%} ({z:.1f} "
             "standard errors apart).",
@@ -112,7 +112,7 @@ LABELS: tuple[Cause, ...] = (
     ),
     Cause(
         name="label_noise",
-        title=Text("many labels that are wrong", "大量标签是错的"),
+        title=Text("Many labels that are wrong", "大量标签是错的"),
         evidence=Text(
             "Of the {confident} pictures easiest to tell, {agrees:.0%} have the label predicted and {low:.0%} one "
             "of the "
@@ -133,7 +133,7 @@ LABELS: tuple[Cause, ...] = (
     ),
     Cause(
         name="too_few_images",
-        title=Text("too few pictures to learn from scratch", "图像太少，无法从头训练"),
+        title=Text("Too few pictures to learn from scratch", "图像太少，无法从头训练"),
         evidence=Text(
             "{per_class:.1f} different pictures of each of {classes} classes for {parameters:,} weights; the best "
             "simple "

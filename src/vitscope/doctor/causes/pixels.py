@@ -7,7 +7,7 @@ from vitscope.doctor.causes.text import Cause, Text
 PIXELS: tuple[Cause, ...] = (
     Cause(
         name="nan_in_data",
-        title=Text("pictures with pixels that are no numbers", "图像中含有非数值像素（NaN 或 Inf）"),
+        title=Text("Pictures with pixels that are no numbers", "图像中含有非数值像素（NaN 或 Inf）"),
         evidence=Text(
             "{bad} of {pictures} pictures ({part}) have NaN or infinite pixels; the first is {which}, label {label}.",
             "{part} 的 {pictures} 张图像中有 {bad} 张含有 NaN 或无穷大的像素；第一张是 {which}，标签为 {label}。",
@@ -24,7 +24,7 @@ PIXELS: tuple[Cause, ...] = (
     ),
     Cause(
         name="constant_images",
-        title=Text("pictures of a single value", "图像是纯色的，没有内容"),
+        title=Text("Pictures of a single value", "图像是纯色的，没有内容"),
         evidence=Text(
             "{flat} of {pictures} training pictures ({share:.0%}) have one value in all pixels of a channel.",
             "{pictures} 张训练图像中有 {flat} 张（{share:.0%}）在每个通道内所有像素都相同。",
@@ -41,7 +41,7 @@ PIXELS: tuple[Cause, ...] = (
     ),
     Cause(
         name="constant_channel",
-        title=Text("a channel that never varies", "有通道始终不变"),
+        title=Text("A channel that never varies", "有通道始终不变"),
         evidence=Text(
             "Channels {channels} of {of} have the same value in all {pictures} pictures.",
             "{of} 个通道中的第 {channels} 通道在全部 {pictures} 张图像里都是同一个值。",
@@ -55,7 +55,7 @@ PIXELS: tuple[Cause, ...] = (
     ),
     Cause(
         name="input_not_normalised",
-        title=Text("pixels that were never normalised", "输入没有归一化"),
+        title=Text("Pixels that were never normalised", "输入没有归一化"),
         evidence=Text(
             "Pixels go from {low:.3g} to {high:.3g} (mean {mean}, std {std}); networks are made for about -1 to 1.",
             "像素范围是 {low:.3g} 到 {high:.3g}（均值 {mean}，标准差 {std}）；网络适合的范围大约是 -1 到 1。",
@@ -72,7 +72,7 @@ PIXELS: tuple[Cause, ...] = (
     ),
     Cause(
         name="normalisation_wrong",
-        title=Text("a normalisation that does not fit the pictures", "归一化的均值和标准差与图像不符"),
+        title=Text("A normalisation that does not fit the pictures", "归一化的均值和标准差与图像不符"),
         evidence=Text(
             "After normalisation channels have mean {mean} and std {std}: no usual mean and std bring pixels from 0 "
             "to 1 there.",
@@ -90,7 +90,7 @@ PIXELS: tuple[Cause, ...] = (
     ),
     Cause(
         name="normalisation_not_that_of_weights",
-        title=Text("a normalisation other than the loaded weights know", "归一化与预训练权重所用的不同"),
+        title=Text("A normalisation other than the loaded weights know", "归一化与预训练权重所用的不同"),
         evidence=Text(
             "Pictures are normalised with mean {used_mean}, std {used_std}; the weights were trained with mean "
             "{mean}, std "
@@ -108,7 +108,7 @@ PIXELS: tuple[Cause, ...] = (
     ),
     Cause(
         name="validation_normalised_otherwise",
-        title=Text("training and validation normalised differently", "训练集与验证集的归一化不同"),
+        title=Text("Training and validation normalised differently", "训练集与验证集的归一化不同"),
         evidence=Text(
             "Training: mean {mean}, std {std}. Validation: mean {other_mean}, std {other_std}.",
             "训练集：均值 {mean}，标准差 {std}；验证集：均值 {other_mean}，标准差 {other_std}。",
@@ -122,7 +122,7 @@ PIXELS: tuple[Cause, ...] = (
     ),
     Cause(
         name="duplicate_only_data",
-        title=Text("the same few pictures again and again", "数据只是少数图像的重复"),
+        title=Text("The same few pictures again and again", "数据只是少数图像的重复"),
         evidence=Text(
             "Of {pictures} training pictures only {distinct} differ: each comes {times:.0f} times.",
             "{pictures} 张训练图像中只有 {distinct} 张不同：平均每张重复 {times:.0f} 次。",
@@ -139,7 +139,7 @@ PIXELS: tuple[Cause, ...] = (
     ),
     Cause(
         name="validation_leaked",
-        title=Text("validation pictures that are in training too", "验证图像泄漏到了训练集"),
+        title=Text("Validation pictures that are in training too", "验证图像泄漏到了训练集"),
         evidence=Text(
             "{found} validation pictures have a copy in training, about {share:.0%} of all.",
             "有 {found} 张验证图像在训练集中存在副本，约占全部的 {share:.0%}。",
@@ -156,7 +156,7 @@ PIXELS: tuple[Cause, ...] = (
     ),
     Cause(
         name="channels_swapped",
-        title=Text("colours in another order in validation than in training", "训练集与验证集的颜色通道顺序不同"),
+        title=Text("Colours in another order in validation than in training", "训练集与验证集的颜色通道顺序不同"),
         evidence=Text(
             "Channel means of training and validation differ by {distance:.0f} standard errors; with validation's "
             "channels "
@@ -174,7 +174,7 @@ PIXELS: tuple[Cause, ...] = (
     ),
     Cause(
         name="validation_augmented",
-        title=Text("validation pictures that are varied by chance", "验证时仍在做随机增强"),
+        title=Text("Validation pictures that are varied by chance", "验证时仍在做随机增强"),
         evidence=Text(
             "Of {pictures} validation pictures {changed} ({share:.0%}) were other pixels when looked at again.",
             "{pictures} 张验证图像中有 {changed} 张（{share:.0%}）在第二次读取时像素发生了变化。",

@@ -7,7 +7,7 @@ from vitscope.doctor.causes.text import Cause, Remark, Text
 CAUSES: tuple[Cause, ...] = (
     Cause(
         name="head_dim_too_small",
-        title=Text("attention heads that are too narrow", "注意力头的维度太小"),
+        title=Text("Attention heads that are too narrow", "注意力头的维度太小"),
         evidence=Text(
             "Each head has {dim} numbers ({width} wide / {heads} heads): its scores have rank {dim} at most.",
             "每个头只有 {dim} 维（宽度 {width} / {heads} 个头）：其注意力分数的秩最多为 {dim}。",
@@ -24,7 +24,7 @@ CAUSES: tuple[Cause, ...] = (
     ),
     Cause(
         name="patch_too_coarse",
-        title=Text("patches too large for the picture", "对这种图像来说 patch 太大"),
+        title=Text("Patches too large for the picture", "对这种图像来说 patch 太大"),
         evidence=Text(
             "Patch {patch} cuts {height} x {width} pixels into {tokens} patches of {pixels} pixels each.",
             "patch 大小 {patch} 把 {height} x {width} 的图像只切成 {tokens} 块，每块 {pixels} 个像素。",
@@ -58,7 +58,7 @@ CAUSES: tuple[Cause, ...] = (
     ),
     Cause(
         name="dropout_too_high",
-        title=Text("dropout that leaves almost nothing", "dropout 过高，几乎什么都没留下"),
+        title=Text("Dropout that leaves almost nothing", "dropout 过高，几乎什么都没留下"),
         evidence=Text(
             "In training {share:.0%} of what enters '{layer}' is dropped; {layers} layers drop that much.",
             "训练时进入“{layer}”的激活有 {share:.0%} 被丢弃；共有 {layers} 层丢弃如此之多。",
@@ -72,7 +72,7 @@ CAUSES: tuple[Cause, ...] = (
     ),
     Cause(
         name="weight_decay_too_high",
-        title=Text("weight decay that eats the weights", "权重衰减过强，权重被不断抹去"),
+        title=Text("Weight decay that eats the weights", "权重衰减过强，权重被不断抹去"),
         evidence=Text(
             "Decay {decay:g} at lr {lr:g} takes {taken:.0%} of every weight in {steps} steps; added to the gradient "
             "it is "
@@ -90,7 +90,7 @@ CAUSES: tuple[Cause, ...] = (
     ),
     Cause(
         name="position_table_wrong_size",
-        title=Text("a frozen position table made for another grid", "冻结的位置编码表与当前网格不符"),
+        title=Text("A frozen position table made for another grid", "冻结的位置编码表与当前网格不符"),
         evidence=Text(
             "'{name}' has {places} rows and is not trained; the picture has {down} x {across} = {tokens} patches. "
             "{equal:.0%} of its rows are not their own, its lines are {period} places long (0: none found).",

@@ -24,7 +24,12 @@ def branches(patient: Patient) -> Seen:
     if not found:
         return Seen(left_out="no_attention_to_see")
     head = last_linear(calls)
-    lost = [name for name in found if _is_lost(patient, images, name, None if head is None else head.module)]
+    watched = None if head is None else head.module
+    lost = [
+        name
+        for name in found
+        if _is_lost(patient, images, name, watched) and _is_lost_at_once(patient, images, name, calls)
+    ]
     seen = Seen(measured={"branches": len(found), "lost": len(lost)})
     if lost:
         numbers = {"count": len(lost), "of": len(found), "names": ", ".join(lost[:3])}
@@ -53,6 +58,16 @@ def _ends_mlp(call: Call, here: Call) -> bool:
     layer = call.module
     narrows = isinstance(layer, nn.Linear) and layer.in_features > layer.out_features and call.depth == 0
     return narrows and call.gave.numel() == here.gave.numel() and call.gave.shape[-1] == here.gave.shape[-1]
+
+
+def _is_lost_at_once(patient: Patient, images: Tensor, name: str, calls: list[Call]) -> bool:
+    """Also for what reads all tokens before the next attention does. The classifier may read one token only, to which
+    the picture has no way but the last attention."""
+    here = next(number for number, call in enumerate(calls) if call.name == name)
+    later = [number for number in range(here + 1, len(calls)) if is_attention(calls[number].module)]
+    until = calls[here + 1 : later[0] if later else None]
+    readers = [call for call in until if call.given.shape == calls[here].gave.shape and call.depth == 0]
+    return not readers or _is_lost(patient, images, name, readers[-1].module)
 
 
 def _is_lost(patient: Patient, images: Tensor, name: str, head: nn.Module | None) -> bool:
