@@ -34,7 +34,7 @@ def test_healthy_models_give_nothing_and_validation_is_looked_at(patient: Make, 
     assert causes(seen) == []
     assert notes(seen) == []
     assert seen.measured["way"] == "falls"
-    assert seen.measured["steps"] == 40
+    assert 20 <= seen.measured["steps"] <= 40
     assert seen.measured["val_accuracy_after"] > seen.measured["val_accuracy_before"]
     assert seen.measured["val_loss_after"] != seen.measured["val_loss_before"]
     assert fingerprint(one) == before

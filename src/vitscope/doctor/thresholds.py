@@ -277,7 +277,7 @@ FEWEST_BATCHES = 2
 """Where the loader gives fewer, a large batch is cut."""
 FEWEST_PICTURES = 16
 """However long a step takes."""
-STEP_SECONDS = 0.4
+STEP_SECONDS = 0.25
 """A step of an experiment takes fewer pictures where it would take longer than this."""
 WARM_UP_SHARE = 0.2
 """Of an experiment's steps: the rate rises this long before it is held. Without it Adam's first steps, whose second
@@ -293,7 +293,7 @@ healthy vit_tiny stays at 31 to 47 %, so that one rung alone condemns nobody."""
 LARGE_MODEL = 1e6
 OVERFIT_LRS_OF_LARGE = (3e-4, 1e-3, 5e-3)
 """From so many parameters on the same rungs in another order, since there steps are dear: vit_tiny has all right after
-12 steps at 3e-4 and 30 at 1e-3, guide_small after 10 and 18."""
+12 steps at 3e-4 and 30 at 1e-3 (begun mimetic, on mixed pictures, 40 and 46), guide_small after 10 and 18."""
 OVERFIT_STEPS = 200
 OVERFIT_GOAL = 1.0
 OVERFIT_PASSED = 0.95
@@ -305,13 +305,16 @@ GUIDE_OVERFIT_STEPS = 200
 """The guide's own test of its own model: Adam, 32 pictures, 200 steps at 5e-3, all right."""
 OVERFIT_SECONDS = 25.0
 """For one rung. A model that was still getting better when time ran out is not judged."""
-HOPELESS_STEPS = 30
+HOPELESS_STEPS = 60
 HOPELESS_FALL = 0.02
 HOPELESS_LEVEL = 0.2
 """A rung is given up where the lowest loss of the last so many steps is not below the lowest before them by the second,
-nor below the third, as shares of the first loss."""
+nor below the third, as shares of the first loss. With 30 a healthy vit_tiny that begins mimetic would be: it stays at
+the entropy of the labels for 60 steps and more at 3e-4."""
 HELD_STEPS = 24
 """Of each run of the lr test."""
+PLAIN_STEPS, PLAIN_FALL = 14, 0.15
+"""A run at the patient's own rate ends after so many steps where the loss has come down by this share, smoothly."""
 UNLEARNT = 1.0
 """By how much the cross-entropy of the labels may rise while the owner's loss falls. A loss that is a kind of
 cross-entropy (smoothed, binary, focal) takes it down with it; one with the wrong sign makes it 10 and more."""
@@ -369,6 +372,8 @@ FEW_WARM_UP_STEPS = 5
 """As good as none: Adam's second moment has a memory of a thousand steps."""
 SHORT_RUN_STEPS = 40
 """Of the short run, and of each run with something switched off."""
+SHORT_RUN_FALL = 0.5
+"""Of the loss at the start: whoever has come down so far after half of the steps need not take the rest."""
 VALIDATION_PICTURES = 128
 """Looked at before and after the short run: told, not judged, as 40 steps on 64 pictures teach little of others."""
 SUSPECT_DECAY = 0.5

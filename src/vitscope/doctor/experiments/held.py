@@ -18,12 +18,17 @@ from torch.nn import functional as F
 from vitscope.doctor.as_it_came import as_it_came
 from vitscope.doctor.patient import Pair, Patient, Trainer, one_class_each
 from vitscope.doctor.thresholds import (
+    COMFORTABLE_UPDATE,
+    CRAWL,
     FEWEST_BATCHES,
     FEWEST_PICTURES,
     HELD_STEPS,
     LOSS_IS_LOST,
+    PLAIN_FALL,
+    PLAIN_STEPS,
     POOL_BATCHES,
     POOL_PICTURES,
+    SLOW_UPDATE,
     STEP_SECONDS,
     UNLEARNT,
     WARM_UP_SHARE,
@@ -130,9 +135,17 @@ def own_run(patient: Patient) -> Run:
         def look() -> None:
             after[0] = _unlikely(patient, pool)
 
-        patient.tried["own"] = hold(patient, pool, None, steps=HELD_STEPS, at_end=look)
+        patient.tried["own"] = hold(patient, pool, None, steps=HELD_STEPS, is_enough=_is_plain, at_end=look)
         patient.tried["known"] = Known(before, after[0])
     return patient.tried["own"]
+
+
+def _is_plain(run: Run) -> bool:
+    """Well past the rise, far down, in steps of a usual size: the rest of the run would show nothing else. A loss below
+    zero is not plain."""
+    if run.start <= 0 or len(run.losses) < PLAIN_STEPS or not SLOW_UPDATE <= run.move <= COMFORTABLE_UPDATE:
+        return False
+    return run.fall > PLAIN_FALL * abs(run.start) and run.noise < CRAWL * abs(run.start)
 
 
 def hold(

@@ -90,8 +90,11 @@ def lr_test_of(patient: Patient) -> LrTest:
 
 
 def add(test: LrTest, patient: Patient, lr: float) -> Run:
+    """As long as the patient's own, which ends early where all is plain."""
     if lr not in test.runs:
-        test.runs[lr] = hold(patient, pool_of(patient), lr, steps=HELD_STEPS)
+        own = test.runs[test.own]
+        steps = HELD_STEPS if own.is_lost else len(own.losses)
+        test.runs[lr] = hold(patient, pool_of(patient), lr, steps=steps)
     return test.runs[lr]
 
 

@@ -25,11 +25,21 @@ def run_with(
     clip: bool = True,
     drops: bool = True,
     steps: int = SHORT_RUN_STEPS,
+    is_enough: Callable[[Run], bool] | None = None,
     at_end: Callable[[], None] | None = None,
 ) -> Run:
     """What is False is switched off for this run; everything else is the patient's."""
     with nothing_drawn(patient.model) if not drops else contextlib.nullcontext():
-        return hold(patient, pool, lr, steps=steps, relax_decay=not decay, relax_clip=not clip, at_end=at_end)
+        return hold(
+            patient,
+            pool,
+            lr,
+            steps=steps,
+            relax_decay=not decay,
+            relax_clip=not clip,
+            is_enough=is_enough,
+            at_end=at_end,
+        )
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ from vitscope.doctor.thresholds import (
     HALF_LIFE_STEPS,
     LOW_LOSS,
     REPAIRED,
+    SHORT_RUN_FALL,
     SHORT_RUN_STEPS,
     SUSPECT_DECAY,
     SUSPECT_DROPOUT,
@@ -56,9 +57,9 @@ def short_run(patient: Patient) -> Seen:
 def _watched(patient: Patient, pool: list[Pair]) -> tuple[Run, list[Looked]]:
     """The run, and what the model says of validation pictures before and after it, where there are any."""
     if patient.val is None:
-        return run_with(patient, pool), []
+        return run_with(patient, pool, is_enough=_is_enough), []
     looked = [validation_of(patient)]
-    run = run_with(patient, pool, at_end=lambda: looked.append(validation_of(patient)))
+    run = run_with(patient, pool, is_enough=_is_enough, at_end=lambda: looked.append(validation_of(patient)))
     return run, looked
 
 
@@ -85,7 +86,7 @@ def _weight_decay(patient: Patient, pool: list[Pair], own: Run) -> Finding | Non
     trainer = trainer_of(patient)
     if trainer.weight_decay < SUSPECT_DECAY or not own.lr > 0:
         return None
-    without = run_with(patient, pool, decay=False)
+    without = run_with(patient, pool, decay=False, steps=_as_long(own))
     half_life = math.log(2) / (trainer.weight_decay * own.lr)
     is_repaired = _repairs(own, without)
     if not is_repaired and half_life > HALF_LIFE_STEPS:
@@ -100,7 +101,7 @@ def _dropout(patient: Patient, pool: list[Pair], own: Run) -> Finding | None:
     rate = largest_dropout(patient)
     if rate < SUSPECT_DROPOUT:
         return None
-    without = run_with(patient, pool, drops=False)
+    without = run_with(patient, pool, drops=False, steps=_as_long(own))
     if not _repairs(own, without):
         return None
     return _finding(
@@ -116,7 +117,7 @@ def _clipping(patient: Patient, pool: list[Pair], own: Run) -> Finding | Note | 
     norm = grad_norm_of(patient, pool)
     if not norm > 0 or clip / norm > CLIPPED_AWAY:
         return None
-    without = run_with(patient, pool, clip=False)
+    without = run_with(patient, pool, clip=False, steps=_as_long(own))
     numbers = {"clip_norm": clip, "grad_norm": norm}
     if not _repairs(own, without):
         return Note("clip_small", numbers)
@@ -132,7 +133,7 @@ def _finding(
     numbers: dict[str, Any],
     changes: tuple[Change, ...],
 ) -> Finding:
-    shared = {"lr": own.lr, "start": own.start, "end": own.end, "better_end": without.end, "steps": SHORT_RUN_STEPS}
+    shared = {"lr": own.lr, "start": own.start, "end": own.end, "better_end": without.end, "steps": _as_long(own)}
     picture = picture_of([own, without], names=("as it is", "without"), title="With and without it")
     return Finding(cause, confidence, {**shared, **numbers}, changes if patient.settings is not None else (), picture)
 
@@ -141,6 +142,16 @@ def _repairs(own: Run, without: Run) -> bool:
     """Whether it comes down much further without, by more than noise, and did not do well as it was."""
     is_well = own.end < LOW_LOSS * own.start
     return not is_well and is_better(without, own) and own.fall < REPAIRED * without.fall
+
+
+def _is_enough(run: Run) -> bool:
+    """Down so far that nothing holds it back."""
+    return len(run.losses) >= SHORT_RUN_STEPS // 2 and run.fall > SHORT_RUN_FALL * run.start
+
+
+def _as_long(own: Run) -> int:
+    """Runs are compared after as many steps; one that was lost ended for want of anything to see."""
+    return SHORT_RUN_STEPS if own.is_lost else len(own.losses)
 
 
 def _is_stuck(run: Run) -> bool:
