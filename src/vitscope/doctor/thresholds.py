@@ -294,20 +294,16 @@ LARGE_MODEL = 1e6
 OVERFIT_LRS_OF_LARGE = (3e-4, 1e-3, 5e-3)
 """From so many parameters on the same rungs in another order, since there steps are dear: vit_tiny has all right after
 12 steps at 3e-4 and 30 at 1e-3 (begun mimetic, on mixed pictures, 40 and 46), guide_small after 10 and 18."""
-OVERFIT_STEPS = 200
-OVERFIT_GOAL = 1.0
+OVERFIT_STEPS, OVERFIT_GOAL = 200, 1.0
 OVERFIT_PASSED = 0.95
 """From here on, short of the goal, a note: one of 32 may be a picture that is there twice, under two names."""
 OVERFIT_PASSED_STEPS = 100
 """The short form of a check-up: more than 95 % within so many steps."""
-GUIDE_OVERFIT_LRS = (5e-3,)
-GUIDE_OVERFIT_STEPS = 200
+GUIDE_OVERFIT_LRS, GUIDE_OVERFIT_STEPS = (5e-3,), 200
 """The guide's own test of its own model: Adam, 32 pictures, 200 steps at 5e-3, all right."""
 OVERFIT_SECONDS = 25.0
 """For one rung. A model that was still getting better when time ran out is not judged."""
-HOPELESS_STEPS = 60
-HOPELESS_FALL = 0.02
-HOPELESS_LEVEL = 0.2
+HOPELESS_STEPS, HOPELESS_FALL, HOPELESS_LEVEL = 60, 0.02, 0.2
 """A rung is given up where the lowest loss of the last so many steps is not below the lowest before them by the second,
 nor below the third, as shares of the first loss. With 30 a healthy vit_tiny that begins mimetic would be: it stays at
 the entropy of the labels for 60 steps and more at 3e-4."""
@@ -367,7 +363,7 @@ COLD_FIRST_UPDATE = 0.08
 looked at too, since on a few pictures even deep post-norm networks come through. AdamW at 1e-3 on weights of 0.02 has
 0.05; post-norm networks that are known not to learn without a warm-up 0.10 (2e-3) to 0.15 (3e-3)."""
 LONG_RISE = 0.7
-"""Of the steps of a run with a warm-up that is long for it: deep post-norm networks need tens of steps."""
+"""Of a run's steps: deep post-norm networks need a long warm-up."""
 FEW_WARM_UP_STEPS = 5
 """As good as none: Adam's second moment has a memory of a thousand steps."""
 SHORT_RUN_STEPS = 40
