@@ -18,7 +18,7 @@ from vitscope.doctor.checks.training.overfit import one_batch
 from vitscope.doctor.config_patient import config_patient
 from vitscope.doctor.experiments.overfit import Attempt, nothing_dropped, overfit, random_batch
 from vitscope.doctor.patient import Patient
-from vitscope.doctor.thresholds import HOPELESS_STEPS, OVERFIT_LRS, OVERFIT_LRS_OF_LARGE, OVERFIT_STEPS
+from vitscope.doctor.thresholds.training import HOPELESS_STEPS, OVERFIT_LRS, OVERFIT_LRS_OF_LARGE, OVERFIT_STEPS
 
 Make = Callable[..., Patient]
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from vitscope.doctor.curve_facts import Facts
 from vitscope.doctor.swing import find_swing, is_rough
-from vitscope.doctor.thresholds import (
+from vitscope.doctor.thresholds.curves import (
     CURVE_CLIMB,
     CURVE_CLIMBED_TO,
     CURVE_FEWEST,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vitscope.doctor.thresholds import CURVE_RISE, CURVE_SURE, CURVE_SURE_FEW
+from vitscope.doctor.thresholds.curves import CURVE_RISE, CURVE_SURE, CURVE_SURE_FEW
 from vitscope.doctor.trend import Numbers, change, lowest, noise_of, scaled, slope_of, smoothed
 
 if TYPE_CHECKING:

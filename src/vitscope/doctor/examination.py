@@ -14,7 +14,7 @@ from vitscope.doctor.causes.text import Language
 from vitscope.doctor.check import Check
 from vitscope.doctor.finding import Finding, Note, Seen, Verdict
 from vitscope.doctor.patient import Patient
-from vitscope.doctor.thresholds import NO_NEED_TO_TRAIN, SURE_ENOUGH
+from vitscope.doctor.thresholds.whole import NO_NEED_TO_TRAIN, SURE_ENOUGH
 
 OnCheck = Callable[[str], None]
 """Told the name of the check that begins."""
@@ -89,7 +89,12 @@ class Report:
 
     @property
     def notes(self) -> list[Note]:
-        return [note for asked in self.asked for note in asked.seen.notes]
+        """What two checks note is told as the first one saw it."""
+        told: list[Note] = []
+        for asked in self.asked:
+            known = {note.name for note in told}
+            told += [note for note in asked.seen.notes if note.name not in known]
+        return told
 
     @property
     def seconds(self) -> float:

@@ -19,7 +19,7 @@ from vitscope.doctor.examination import Report
 from vitscope.doctor.report.told import ToldFinding, told_findings
 from vitscope.doctor.report.words import FIX
 from vitscope.doctor.report.wrap import wrapped
-from vitscope.doctor.thresholds import SURE_ENOUGH
+from vitscope.doctor.thresholds.whole import SURE_ENOUGH
 from vitscope.train.config import TrainConfig
 
 FOLLOWS = {"updates_too_large": "optim.lr", "updates_too_small": "optim.lr"}

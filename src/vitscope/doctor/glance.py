@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vitscope.doctor.patient import Batches, Patient, one_class_each
-from vitscope.doctor.thresholds import GLANCE_KEPT, GLANCE_PICTURES, GLANCE_SECONDS
+from vitscope.doctor.thresholds.data import GLANCE_KEPT, GLANCE_PICTURES, GLANCE_SECONDS
 
 FIELDS = ("labels", "share", "bad", "flat", "mean", "std", "middle", "low", "high", "small")
 SIDE = 32

@@ -19,7 +19,7 @@ from torch import Tensor
 from vitscope.core.strict_json import encode
 from vitscope.data.loaders.loader import Batch
 from vitscope.doctor.activations import watched_forward
-from vitscope.doctor.thresholds import (
+from vitscope.doctor.thresholds.monitor import (
     GRADIENT_EXPLODES,
     GRADIENT_VANISHES,
     LAYER_GRADIENT_HIGH,

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from vitscope.doctor.patient import Pair, Patient, Trainer
-from vitscope.doctor.thresholds import STEP_PICTURES
+from vitscope.doctor.thresholds.backward import STEP_PICTURES
 
 PATIENCE = 16
 """Calls of the owner's step until an update comes: it may collect gradients, or skip steps that overflow in fp16."""

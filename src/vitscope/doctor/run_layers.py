@@ -14,14 +14,8 @@ from vitscope.doctor.finding import Finding, Note, Seen
 from vitscope.doctor.monitor import FILE, warnings
 from vitscope.doctor.picture import Line, Picture
 from vitscope.doctor.run_record import has_much_to_learn, json_lines, loss_at_end, lower_lr, lr_at
-from vitscope.doctor.thresholds import (
-    GRADIENT_EXPLODES,
-    GRADIENT_VANISHES,
-    LAYER_GRADIENT_HIGH,
-    LOOKS_NEEDED,
-    RUN_UPDATES_HIGH,
-    UPDATE_HIGH,
-)
+from vitscope.doctor.thresholds.monitor import GRADIENT_EXPLODES, GRADIENT_VANISHES, LAYER_GRADIENT_HIGH, UPDATE_HIGH
+from vitscope.doctor.thresholds.runs import LOOKS_NEEDED, RUN_UPDATES_HIGH
 
 MOST_SHOWN = 16
 """Layers in a picture: those with the largest numbers."""

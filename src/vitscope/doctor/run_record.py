@@ -14,13 +14,8 @@ from vitscope.core.run_view import RunView
 from vitscope.core.strict_json import decode
 from vitscope.doctor.finding import Change, Finding, Note, Seen
 from vitscope.doctor.picture import Line, Picture
-from vitscope.doctor.thresholds import (
-    BAD_PICTURES_SHARE,
-    GRADIENT_EXPLODES,
-    GRADIENT_VANISHES,
-    RUN_LAST_SHARE,
-    SKIPPED_SHARE,
-)
+from vitscope.doctor.thresholds.monitor import GRADIENT_EXPLODES, GRADIENT_VANISHES
+from vitscope.doctor.thresholds.runs import BAD_PICTURES_SHARE, RUN_LAST_SHARE, SKIPPED_SHARE
 
 
 def divergence_check(run: RunView) -> Seen:

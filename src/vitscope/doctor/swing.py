@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vitscope.doctor.thresholds import (
+from vitscope.doctor.thresholds.curves import (
     SWING_BY_CHANCE,
     SWING_CYCLES,
     SWING_FEWEST,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vitscope.doctor.thresholds import CURVE_NEAR_ZERO
+from vitscope.doctor.thresholds.curves import CURVE_NEAR_ZERO
 
 Numbers = np.ndarray
 

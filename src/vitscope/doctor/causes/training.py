@@ -264,9 +264,10 @@ NOTES: tuple[Remark, ...] = (
     Remark(
         name="clip_small",
         text=Text(
-            "Gradients have a norm of {grad_norm:.3g} and are cut to {clip_norm:g}; it learns all the same, but every batch "
-            "counts alike, however wrong the model is on it.",
-            "梯度范数为 {grad_norm:.3g}，却被裁剪到 {clip_norm:g}；模型照样在学习，但无论错得多离谱，每个批次的分量都一样。",
+            "Gradients have a norm of {grad_norm:.3g} and are cut to {clip_norm:.3g}; Adam and Muon learn all the same, but "
+            "every batch counts alike, however wrong the model is on it.",
+            "梯度范数为 {grad_norm:.3g}，却被裁剪到 {clip_norm:.3g}；Adam 和 Muon 照样能学习，但无论错得多离谱，每个批次的分量"
+            "都一样。",
         ),
     ),
     *CURVE_NOTES,

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from vitscope.doctor.as_it_came import as_it_came
 from vitscope.doctor.patient import Pair, Patient, Trainer, one_class_each
-from vitscope.doctor.thresholds import (
+from vitscope.doctor.thresholds.training import (
     COMFORTABLE_UPDATE,
     CRAWL,
     FEWEST_BATCHES,

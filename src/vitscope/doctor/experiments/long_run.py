@@ -11,7 +11,7 @@ from typing import Literal
 
 from vitscope.doctor.experiments.held import Run, hold, pool_of
 from vitscope.doctor.patient import Pair, Patient, one_class_each
-from vitscope.doctor.thresholds import (
+from vitscope.doctor.thresholds.training import (
     CRAWL,
     FRESH_SECONDS,
     FRESH_STEPS,

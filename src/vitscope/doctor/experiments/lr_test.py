@@ -15,7 +15,7 @@ from typing import Literal
 from vitscope.doctor.as_it_came import as_it_came
 from vitscope.doctor.experiments.held import Run, hold, loss_of_step, own_run, pool_of, trainer_of
 from vitscope.doctor.patient import Pair, Patient
-from vitscope.doctor.thresholds import (
+from vitscope.doctor.thresholds.training import (
     COMFORTABLE_UPDATE,
     CRAWL,
     HELD_STEPS,

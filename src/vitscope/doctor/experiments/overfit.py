@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from vitscope.doctor.anatomy import is_drop
 from vitscope.doctor.as_it_came import as_it_came
 from vitscope.doctor.patient import Pair, Patient, as_logits
-from vitscope.doctor.thresholds import (
+from vitscope.doctor.thresholds.training import (
     HOPELESS_FALL,
     HOPELESS_LEVEL,
     HOPELESS_STEPS,

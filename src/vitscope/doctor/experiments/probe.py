@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vitscope.doctor.experiments.features import features_of
-from vitscope.doctor.thresholds import CONFIDENT_SHARE
+from vitscope.doctor.thresholds.data import CONFIDENT_SHARE
 
 STRENGTHS = (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
 """Of the ridge, in mean eigenvalues."""

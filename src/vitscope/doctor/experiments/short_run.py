@@ -13,7 +13,7 @@ from vitscope.doctor.anatomy import is_drop
 from vitscope.doctor.as_it_came import as_it_came
 from vitscope.doctor.experiments.held import Run, hold
 from vitscope.doctor.patient import Pair, Patient
-from vitscope.doctor.thresholds import SHORT_RUN_STEPS
+from vitscope.doctor.thresholds.training import SHORT_RUN_STEPS
 
 
 def run_with(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from vitscope.doctor.patient import Patient
-from vitscope.doctor.thresholds import VALIDATION_PICTURES
+from vitscope.doctor.thresholds.training import VALIDATION_PICTURES
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ sentences stand in `causes/`."""
 from __future__ import annotations
 
 from vitscope.doctor.causes.text import Language, Text
-from vitscope.doctor.thresholds import SURE_ENOUGH
+from vitscope.doctor.thresholds.whole import SURE_ENOUGH
 
 VERDICTS = {
     "healthy": Text("healthy", "健康"),

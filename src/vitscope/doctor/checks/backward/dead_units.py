@@ -9,7 +9,8 @@ from vitscope.doctor.calls import Call, calls_of
 from vitscope.doctor.finding import Finding, Seen
 from vitscope.doctor.modes import train_without_chance
 from vitscope.doctor.patient import Patient
-from vitscope.doctor.thresholds import DEAD_SHARE, START_PICTURES
+from vitscope.doctor.thresholds.backward import DEAD_SHARE
+from vitscope.doctor.thresholds.forward import START_PICTURES
 
 ASLEEP: dict[type[nn.Module], float] = {nn.ReLU: 0.0, nn.ReLU6: 0.0, nn.GELU: -4.0, nn.SiLU: -8.0}
 """What goes in below this comes out as nothing, and so does its gradient."""

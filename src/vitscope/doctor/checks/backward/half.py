@@ -16,7 +16,7 @@ from vitscope.doctor.modes import train_without_chance
 from vitscope.doctor.one_step import mean_gradient, watch_step
 from vitscope.doctor.patient import Patient, Trainer, as_logits
 from vitscope.doctor.still import still
-from vitscope.doctor.thresholds import FP16_PICTURES, SCALED_TIMES
+from vitscope.doctor.thresholds.backward import FP16_PICTURES, SCALED_TIMES
 
 SMALLEST = torch.finfo(torch.float16).tiny
 """Of the numbers that have all their bits."""

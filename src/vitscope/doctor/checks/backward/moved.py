@@ -9,7 +9,7 @@ from vitscope.doctor.calls import calls_of, last_linear
 from vitscope.doctor.checks.backward.reach import names_and_share
 from vitscope.doctor.finding import Finding, Note, Seen
 from vitscope.doctor.patient import Patient
-from vitscope.doctor.thresholds import STILL_SHARE
+from vitscope.doctor.thresholds.backward import STILL_SHARE
 
 
 def moved(patient: Patient) -> Seen:

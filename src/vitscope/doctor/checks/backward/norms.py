@@ -9,7 +9,7 @@ from vitscope.doctor.modes import train_without_chance
 from vitscope.doctor.one_step import mean_gradient
 from vitscope.doctor.patient import Patient
 from vitscope.doctor.picture import Line, Picture
-from vitscope.doctor.thresholds import (
+from vitscope.doctor.thresholds.backward import (
     EXPLODING_NORM,
     FADING_RATIO,
     LARGE_LAYER_NORM,

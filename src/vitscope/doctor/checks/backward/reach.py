@@ -10,7 +10,8 @@ from vitscope.doctor.finding import Finding, Note, Seen
 from vitscope.doctor.modes import train_without_chance
 from vitscope.doctor.one_step import mean_gradient
 from vitscope.doctor.patient import Patient
-from vitscope.doctor.thresholds import FORWARD_PICTURES, UNREACHED_SHARE, UNUSED_SHARE
+from vitscope.doctor.thresholds.backward import UNREACHED_SHARE, UNUSED_SHARE
+from vitscope.doctor.thresholds.forward import FORWARD_PICTURES
 
 
 def reach(patient: Patient) -> Seen:

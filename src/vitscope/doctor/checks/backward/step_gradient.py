@@ -6,18 +6,21 @@ import math
 
 from torch import Tensor
 
-from vitscope.doctor.finding import Change, Finding, Seen
+from vitscope.doctor.finding import Change, Finding, Note, Seen
 from vitscope.doctor.modes import train_without_chance
 from vitscope.doctor.one_step import mean_gradient, step_batch, watch_step
 from vitscope.doctor.patient import Patient
 from vitscope.doctor.still import still
-from vitscope.doctor.thresholds import (
+from vitscope.doctor.thresholds.backward import (
     CLIPPED_SHARE,
     EXPLODING_NORM,
     SAME_DIRECTION,
     SUMMED_TIMES,
     WHOLE_NUMBER_SLACK,
 )
+
+SCALE_FREE = ("adam", "adamw", "muon")
+"""Their steps are as long whatever the gradient's length; clipping takes its weight from single batches only."""
 
 
 def step_gradient(patient: Patient) -> Seen:
@@ -45,8 +48,12 @@ def step_gradient(patient: Patient) -> Seen:
     if times > SUMMED_TIMES and whole:
         seen.findings.append(Finding("accumulation_not_divided", 0.9, numbers))
     elif times < CLIPPED_SHARE and norm < EXPLODING_NORM and math.isfinite(norm):
+        if trainer.optimizer_name in SCALE_FREE:
+            seen.notes.append(Note("clip_small", {"grad_norm": norm, "clip_norm": given}))
+            return seen
         changes = (Change("optim.clip_norm", 1.0),) if patient.settings is not None else ()
-        seen.findings.append(Finding("clip_too_small", 0.92, numbers, changes))
+        sure = 0.92 if trainer.optimizer_name == "sgd" else 0.6
+        seen.findings.append(Finding("clip_too_small", sure, numbers, changes))
     return seen
 
 

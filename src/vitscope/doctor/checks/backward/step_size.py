@@ -9,7 +9,7 @@ from torch import Tensor
 from vitscope.doctor.finding import Change, Finding, Note, Seen
 from vitscope.doctor.one_step import StepSeen, step_batch, watch_step
 from vitscope.doctor.patient import Patient
-from vitscope.doctor.thresholds import (
+from vitscope.doctor.thresholds.backward import (
     COUPLED_DECAY_SHARE,
     DECAY_SHARE,
     DECAY_TAKEN,

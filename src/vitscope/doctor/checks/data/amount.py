@@ -8,7 +8,7 @@ from vitscope.doctor.experiments.probe import predict_other
 from vitscope.doctor.finding import Finding, Note, Seen
 from vitscope.doctor.glance import glance
 from vitscope.doctor.patient import Patient
-from vitscope.doctor.thresholds import FEW, FEW_AGREEMENT, FEW_PER_CLASS, HARDLY_ANY, HARDLY_ANY_AGREEMENT
+from vitscope.doctor.thresholds.data import FEW, FEW_AGREEMENT, FEW_PER_CLASS, HARDLY_ANY, HARDLY_ANY_AGREEMENT
 
 
 def amount_of_pictures(patient: Patient) -> Seen:

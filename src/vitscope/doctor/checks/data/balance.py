@@ -8,7 +8,7 @@ from vitscope.doctor.finding import Change, Finding, Note, Seen
 from vitscope.doctor.glance import glance
 from vitscope.doctor.patient import Patient
 from vitscope.doctor.picture import Line, Picture
-from vitscope.doctor.thresholds import FEW, IMBALANCE, IMBALANCE_NOTE, MAJORITY
+from vitscope.doctor.thresholds.data import FEW, IMBALANCE, IMBALANCE_NOTE, MAJORITY
 
 
 def class_balance(patient: Patient) -> Seen:

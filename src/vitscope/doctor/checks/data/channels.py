@@ -10,7 +10,7 @@ from torch import Tensor
 from vitscope.doctor.finding import Finding, Seen
 from vitscope.doctor.glance import Glance, glance
 from vitscope.doctor.patient import Patient
-from vitscope.doctor.thresholds import FEW, SWAP_FITS, SWAP_FITS_SHARE, SWAP_SURE
+from vitscope.doctor.thresholds.data import FEW, SWAP_FITS, SWAP_FITS_SHARE, SWAP_SURE
 
 MOST_CHANNELS = 4
 

@@ -7,7 +7,7 @@ from vitscope.doctor.checks.data.plain import is_varied, plain_survey
 from vitscope.doctor.finding import Finding, Seen
 from vitscope.doctor.glance import glance
 from vitscope.doctor.patient import Patient
-from vitscope.doctor.thresholds import DISTINCT_SHARE, FEW
+from vitscope.doctor.thresholds.data import DISTINCT_SHARE, FEW
 
 
 def copies(patient: Patient) -> Seen:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from vitscope.doctor.thresholds import WINDOW_LEAST, WINDOW_SHARE, WINDOW_SPREAD
+from vitscope.doctor.thresholds.data import WINDOW_LEAST, WINDOW_SHARE, WINDOW_SPREAD
 
 CLOSE = 1e-4
 """Of the pictures' spread, by which the same pixels may differ after arithmetic in another order."""

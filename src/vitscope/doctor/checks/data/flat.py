@@ -5,7 +5,7 @@ from __future__ import annotations
 from vitscope.doctor.finding import Finding, Note, Seen
 from vitscope.doctor.glance import glance
 from vitscope.doctor.patient import Patient
-from vitscope.doctor.thresholds import FEW, FLAT_SHARE
+from vitscope.doctor.thresholds.data import FEW, FLAT_SHARE
 
 
 def flat_pictures(patient: Patient) -> Seen:

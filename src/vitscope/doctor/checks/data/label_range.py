@@ -8,7 +8,7 @@ from torch import Tensor
 from vitscope.doctor.finding import Finding, Note, Seen
 from vitscope.doctor.glance import glance
 from vitscope.doctor.patient import Patient
-from vitscope.doctor.thresholds import FEW
+from vitscope.doctor.thresholds.data import FEW
 
 IGNORED = -100
 """torch's cross-entropy leaves these out."""

@@ -14,7 +14,7 @@ from vitscope.doctor.checks.data.plain import is_varied, plain_survey
 from vitscope.doctor.finding import Finding, Note, Seen
 from vitscope.doctor.glance import Glance, glance
 from vitscope.doctor.patient import Patient
-from vitscope.doctor.thresholds import DISTINCT_SHARE, LEAKED_PICTURES, LEAKED_SHARE
+from vitscope.doctor.thresholds.data import DISTINCT_SHARE, LEAKED_PICTURES, LEAKED_SHARE, WINDOW_PICTURES
 
 
 def leaks(patient: Patient) -> Seen:
@@ -30,10 +30,11 @@ def leaks(patient: Patient) -> Seen:
         near, near_share = _near(train, val)
         if near_share > share:
             share, kind, found = near_share, "near", near
-    if share < LEAKED_SHARE and is_varied(patient) is not False:
-        cropped = found_cropped(train.small, val.small)
+    if share < LEAKED_SHARE and patient.dataset is None and is_varied(patient) is not False:
+        some = val.small[:WINDOW_PICTURES]
+        cropped = found_cropped(train.small, some)
         # Of those compared, and as if all of training had been.
-        cropped_share = cropped / len(val.small) * (len(train) / len(train.small))
+        cropped_share = cropped / len(some) * (len(train) / len(train.small))
         if cropped_share > share:
             share, kind, found = cropped_share, "cropped", cropped
     if share < LEAKED_SHARE and patient.dataset is not None:

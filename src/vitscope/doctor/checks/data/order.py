@@ -9,7 +9,7 @@ from vitscope.doctor.finding import Finding, Seen
 from vitscope.doctor.glance import glance
 from vitscope.doctor.patient import Patient
 from vitscope.doctor.picture import Line, Picture
-from vitscope.doctor.thresholds import FEW, SORTED_SHARE, SORTED_STRETCH
+from vitscope.doctor.thresholds.data import FEW, SORTED_SHARE, SORTED_STRETCH
 
 DRAWN = 300
 """Pictures the plot shows."""

@@ -15,7 +15,7 @@ from vitscope.data.decode import BadImageError, decode_image
 from vitscope.data.survey.survey import Survey, survey
 from vitscope.doctor.glance import SIDE
 from vitscope.doctor.patient import Patient
-from vitscope.doctor.thresholds import GLANCE_SECONDS, PROBE_PICTURES, SURVEYED
+from vitscope.doctor.thresholds.data import GLANCE_SECONDS, PROBE_PICTURES, SURVEYED
 
 
 def is_varied(patient: Patient) -> bool | None:

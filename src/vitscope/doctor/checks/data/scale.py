@@ -10,7 +10,7 @@ from vitscope.data.config import PreprocessConfig
 from vitscope.doctor.finding import Change, Finding, Note, Seen
 from vitscope.doctor.glance import Glance, glance
 from vitscope.doctor.patient import Patient
-from vitscope.doctor.thresholds import (
+from vitscope.doctor.thresholds.data import (
     EXPECTED_MEAN,
     EXPECTED_STD,
     FAR_MEAN,

@@ -10,7 +10,7 @@ from vitscope.core.seed import seed_everything
 from vitscope.doctor.finding import Finding, Seen
 from vitscope.doctor.glance import glance, look
 from vitscope.doctor.patient import Patient
-from vitscope.doctor.thresholds import FEW
+from vitscope.doctor.thresholds.data import FEW
 
 OTHER_SEED = 3_141_592
 

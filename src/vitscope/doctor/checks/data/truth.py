@@ -13,7 +13,7 @@ from vitscope.doctor.experiments.probe import Predicted, predict_other
 from vitscope.doctor.finding import Finding, Seen
 from vitscope.doctor.glance import Glance, glance
 from vitscope.doctor.patient import Patient
-from vitscope.doctor.thresholds import (
+from vitscope.doctor.thresholds.data import (
     CHANCE_Z,
     GLANCE_KEPT,
     NOISE_AGREEMENT,

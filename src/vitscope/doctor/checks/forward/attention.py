@@ -18,7 +18,7 @@ from vitscope.doctor.attention_parts import AttentionParts, attention_parts
 from vitscope.doctor.calls import calls_of, pass_with
 from vitscope.doctor.finding import Finding, Seen
 from vitscope.doctor.patient import Patient
-from vitscope.doctor.thresholds import ATTENTION_PICTURES, SAME_ATTENTION
+from vitscope.doctor.thresholds.forward import ATTENTION_PICTURES, SAME_ATTENTION
 
 
 @torch.no_grad()

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from vitscope.doctor.finding import Finding, Seen
 from vitscope.doctor.patient import Patient, as_logits
-from vitscope.doctor.thresholds import (
+from vitscope.doctor.thresholds.forward import (
     AVERAGE_BEHIND,
     AVERAGE_PICTURES,
     AVERAGE_STEPS,

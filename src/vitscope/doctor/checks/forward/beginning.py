@@ -14,7 +14,7 @@ from torch import nn
 from vitscope.doctor.finding import Finding, Seen
 from vitscope.doctor.patient import Patient
 from vitscope.doctor.picture import Line, Picture
-from vitscope.doctor.thresholds import LARGEST_GAIN, SAME_WEIGHTS_SHARE
+from vitscope.doctor.thresholds.forward import LARGEST_GAIN, SAME_WEIGHTS_SHARE
 
 LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.MultiheadAttention)
 

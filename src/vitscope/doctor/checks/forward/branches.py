@@ -12,7 +12,7 @@ from vitscope.doctor.attention_parts import is_attention
 from vitscope.doctor.calls import Call, calls_of, is_leaf, last_linear, pass_with
 from vitscope.doctor.finding import Finding, Seen
 from vitscope.doctor.patient import Patient
-from vitscope.doctor.thresholds import ATTENTION_PICTURES, NO_SPREAD
+from vitscope.doctor.thresholds.forward import ATTENTION_PICTURES, NO_SPREAD
 
 
 @torch.no_grad()

@@ -10,7 +10,7 @@ from vitscope.doctor.calls import calls_of, last_linear, pass_with
 from vitscope.doctor.finding import Finding, Seen
 from vitscope.doctor.modes import drop_rates, train_with_still_norms
 from vitscope.doctor.patient import Patient
-from vitscope.doctor.thresholds import CHANCE_AGREEMENT, FORWARD_PICTURES, HIGH_DROP_RATE
+from vitscope.doctor.thresholds.forward import CHANCE_AGREEMENT, FORWARD_PICTURES, HIGH_DROP_RATE
 
 PASSES = 4
 

@@ -12,7 +12,7 @@ from vitscope.doctor.finding import Finding, Seen
 from vitscope.doctor.modes import is_batch_norm
 from vitscope.doctor.patient import Patient
 from vitscope.doctor.still import still
-from vitscope.doctor.thresholds import COMPANY_SHARE, FORWARD_PICTURES, NO_SPREAD, ROUNDINGS
+from vitscope.doctor.thresholds.forward import COMPANY_SHARE, FORWARD_PICTURES, NO_SPREAD, ROUNDINGS
 
 SEVERAL = 4
 """Pictures that are looked at in other company."""

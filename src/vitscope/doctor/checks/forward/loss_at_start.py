@@ -7,7 +7,7 @@ from torch import Tensor
 
 from vitscope.doctor.finding import Finding, Seen
 from vitscope.doctor.patient import Patient
-from vitscope.doctor.thresholds import LOSS_EXCESS, START_PICTURES
+from vitscope.doctor.thresholds.forward import LOSS_EXCESS, START_PICTURES
 
 
 def loss_at_start(patient: Patient) -> Seen:

@@ -10,7 +10,7 @@ from vitscope.doctor.calls import Call, calls_of, is_leaf
 from vitscope.doctor.finding import Finding, Seen
 from vitscope.doctor.patient import Patient
 from vitscope.doctor.picture import Line, Picture
-from vitscope.doctor.thresholds import ATTENTION_PICTURES, UNEVEN_TOKENS
+from vitscope.doctor.thresholds.forward import ATTENTION_PICTURES, UNEVEN_TOKENS
 
 FEWEST = 2
 """Attentions it takes to speak of between."""

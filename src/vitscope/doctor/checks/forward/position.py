@@ -13,7 +13,7 @@ from vitscope.doctor.attention_parts import is_attention
 from vitscope.doctor.checks.forward.dependence import features_of
 from vitscope.doctor.finding import Finding, Seen
 from vitscope.doctor.patient import Patient
-from vitscope.doctor.thresholds import FORWARD_PICTURES, POSITION_ROUNDINGS, POSITION_SHARE
+from vitscope.doctor.thresholds.forward import FORWARD_PICTURES, POSITION_ROUNDINGS, POSITION_SHARE
 
 
 @torch.no_grad()

@@ -10,7 +10,7 @@ from torch import Tensor
 from vitscope.doctor.calls import calls_of
 from vitscope.doctor.finding import Finding, Seen
 from vitscope.doctor.patient import Patient
-from vitscope.doctor.thresholds import FORWARD_PICTURES
+from vitscope.doctor.thresholds.forward import FORWARD_PICTURES
 
 PREFIX_TOKENS = range(17)
 """Class, distillation and register tokens a table may have rows for."""

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from vitscope.doctor.calls import calls_of, last_linear, pass_with
 from vitscope.doctor.finding import Finding, Seen
 from vitscope.doctor.patient import Patient
-from vitscope.doctor.thresholds import FORWARD_PICTURES, LITTLE_ROOM, MOST_SMOOTHING, PROBABILITY_SLACK
+from vitscope.doctor.thresholds.forward import FORWARD_PICTURES, LITTLE_ROOM, MOST_SMOOTHING, PROBABILITY_SLACK
 
 SURE = 60.0
 """A logit so large that softmax of it is 1 in float32."""

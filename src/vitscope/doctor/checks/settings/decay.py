@@ -6,7 +6,7 @@ import torch
 
 from vitscope.doctor.finding import Change, Finding, Seen
 from vitscope.doctor.patient import Patient, Trainer
-from vitscope.doctor.thresholds import DECAY_OVER_GRADIENT, SHRINK, STRONG_DECAY
+from vitscope.doctor.thresholds.settings import DECAY_OVER_GRADIENT, SHRINK, STRONG_DECAY
 
 PICTURES, STEPS = 32, 100
 COUPLED = ("adam", "sgd")

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from vitscope.doctor.anatomy import is_drop
 from vitscope.doctor.finding import Change, Finding, Seen
 from vitscope.doctor.patient import Patient
-from vitscope.doctor.thresholds import HEAVY_DROP, MOST_DROP
+from vitscope.doctor.thresholds.settings import HEAVY_DROP, MOST_DROP
 
 PICTURES = 16
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from vitscope.data.config import STRENGTHS, AugmentConfig, strength_of
 from vitscope.doctor.finding import Note, Seen
 from vitscope.doctor.patient import Patient
-from vitscope.doctor.thresholds import BOLD_FINE_TUNING, WEIGHTS_PER_PICTURE
+from vitscope.doctor.thresholds.settings import BOLD_FINE_TUNING, WEIGHTS_PER_PICTURE
 from vitscope.train.guide import FINE_TUNING, SGD_FACTOR, Row, Span, row_for
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vitscope.doctor.finding import Change, Finding, Note, Seen
 from vitscope.doctor.patient import Patient
-from vitscope.doctor.thresholds import MODEST_HEAD, SMALL_HEAD
+from vitscope.doctor.thresholds.settings import MODEST_HEAD, SMALL_HEAD
 from vitscope.train.guide import HEAD_DIM
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vitscope.doctor.finding import Change, Finding, Seen
 from vitscope.doctor.patient import Patient
-from vitscope.doctor.thresholds import COARSE_TOKENS
+from vitscope.doctor.thresholds.settings import COARSE_TOKENS
 
 
 def patches(patient: Patient) -> Seen:

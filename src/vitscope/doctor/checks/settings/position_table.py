@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from vitscope.doctor.finding import Finding, Note, Seen
 from vitscope.doctor.patient import Patient
-from vitscope.doctor.thresholds import EQUAL_ROWS, PERIOD
+from vitscope.doctor.thresholds.settings import EQUAL_ROWS, PERIOD
 
 NAMES = ("pos_embed", "position_embed", "pos_emb", "positional", "sincos")
 MOST_PREFIX = 8

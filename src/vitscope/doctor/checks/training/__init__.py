@@ -9,7 +9,7 @@ from vitscope.doctor.checks.training.overfit import one_batch
 from vitscope.doctor.checks.training.short_run import short_run
 
 CHECKS: tuple[Check, ...] = (
-    Check("overfit", "training", one_batch),
+    Check("overfit", "training", one_batch, is_quick=False),
     Check("first_steps", "training", first_steps),
     Check("warm_up", "training", warm_up),
     Check("lr_test", "training", lr_test, is_quick=False),

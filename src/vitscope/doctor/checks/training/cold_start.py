@@ -10,7 +10,7 @@ from vitscope.doctor.experiments.long_run import beside
 from vitscope.doctor.experiments.lr_test import way_of
 from vitscope.doctor.finding import Change, Finding, Seen
 from vitscope.doctor.patient import Patient
-from vitscope.doctor.thresholds import (
+from vitscope.doctor.thresholds.training import (
     COLD_ENOUGH,
     COLD_FIRST_UPDATE,
     COLD_LOST,

@@ -25,7 +25,7 @@ from vitscope.doctor.experiments.lr_test import (
 )
 from vitscope.doctor.finding import Change, Finding, Seen
 from vitscope.doctor.patient import Patient
-from vitscope.doctor.thresholds import (
+from vitscope.doctor.thresholds.training import (
     LOOK_ABOVE_SECONDS,
     LR_TOO_LOW_RATIO,
     SLOW_UPDATE,

@@ -8,7 +8,7 @@ from vitscope.doctor.experiments.overfit import Attempt, overfit, random_batch
 from vitscope.doctor.finding import Finding, Note, Seen
 from vitscope.doctor.patient import Patient
 from vitscope.doctor.picture import Line, Picture
-from vitscope.doctor.thresholds import (
+from vitscope.doctor.thresholds.training import (
     GUIDE_OVERFIT_LRS,
     GUIDE_OVERFIT_STEPS,
     LARGE_MODEL,

@@ -13,7 +13,7 @@ from vitscope.doctor.experiments.short_run import grad_norm_of, largest_dropout,
 from vitscope.doctor.experiments.validation import Looked, validation_of
 from vitscope.doctor.finding import Change, Finding, Note, Seen
 from vitscope.doctor.patient import Pair, Patient
-from vitscope.doctor.thresholds import (
+from vitscope.doctor.thresholds.training import (
     CLIPPED_AWAY,
     HALF_LIFE_STEPS,
     LOW_LOSS,

@@ -1,0 +1,15 @@
+"""Numbers that a run's own record is judged by."""
+
+from __future__ import annotations
+
+SKIPPED_SHARE = 0.001
+"""Of all steps: fewer, and never three in a row, are worth a note only."""
+RUN_LAST_SHARE = 0.1
+"""Of a run's steps: what "at the end" means."""
+BAD_PICTURES_SHARE = 0.01
+"""Of the pictures of an epoch: from here training itself stops unless it is allowed."""
+RUN_UPDATES_HIGH = 0.3
+"""Median over the layers of how far one update moves them, and over the looks. A small model at lr 1e-2 that learns
+well has 0.12 to 0.17 in its first ten steps: that is a note."""
+LOOKS_NEEDED = 4
+"""Of the monitor, before medians of the later half are believed."""
