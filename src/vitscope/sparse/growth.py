@@ -1,0 +1,140 @@
+"""Regularisation that grows until the doomed units are gone (RSST, after GReg: Wang et al. 2021, arXiv 2012.09243).
+
+After update t each entry w of a doomed unit becomes w * max(0, 1 - eta * lambda(t)), apart from the learning rate;
+lambda rises to `reg` at t = T and is held there; eta is such that eta * lambda adds up to 20 by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vitscope.core.errors import ConfigError, InputError, expected
+from vitscope.core.suggest import did_you_mean
+from vitscope.sparse.layout import groups_of, vit_of
+from vitscope.sparse.masks import by_units
+from vitscope.sparse.units import Units
+from vitscope.train.shards import local, own_part
+from vitscope.train.state import TrainState
+
+PULL = 20.0
+"""What eta * lambda adds up to: left alone, a doomed weight is e^-20 of what it was, or 0."""
+
+SCHEDULES: dict[str, Callable[[Tensor, float], Tensor]] = {
+    "rsst": lambda x, exp: _rising_exp(x**exp),
+    "linear": lambda x, exp: x,
+    "quadratic": lambda x, exp: x**2,
+    "cubic": lambda x, exp: x**3,
+    "exponential": lambda x, exp: _rising_exp(x),
+}
+"""From (t / T, exp) to lambda / reg: 0 at 0 and 1 at 1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Growth:
+    """How lambda grows."""
+
+    steps: int
+    """T: the update at which lambda is `reg`."""
+    reg: float = 1.0
+    exp: float = 4.0
+    """Of the schedule `rsst`: the higher, the later it bites."""
+    schedule: str = "rsst"
+    start: int = 0
+    """The update that counts as 0."""
+
+    def __post_init__(self) -> None:
+        for name, floor in (("steps", 1), ("start", 0)):
+            if getattr(self, name) < floor:
+                raise ConfigError(expected(f"growth.{name}", f"{floor} or more", getattr(self, name)))
+        for name in ("reg", "exp"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise ConfigError(expected(f"growth.{name}", "a positive number", getattr(self, name)))
+        if self.schedule not in SCHEDULES:
+            raise ConfigError(
+                expected("growth.schedule", f"one of {', '.join(SCHEDULES)}", repr(self.schedule)),
+                fix=did_you_mean(self.schedule, SCHEDULES),
+            )
+
+    def table(self) -> Tensor:
+        """lambda(t) for t = 0 ... T, float64."""
+        x = torch.arange(self.steps + 1, dtype=torch.float64) / self.steps
+        return self.reg * SCHEDULES[self.schedule](x, self.exp)
+
+    @property
+    def eta(self) -> float:
+        return PULL / float(self.table().sum())
+
+
+class GrowthHook:
+    """Draws doomed units to 0 while the whole network trains; `fit(..., after_step=[hook])`."""
+
+    name = "sparse_growth"
+
+    def __init__(self, doomed: Units, growth: Growth) -> None:
+        """`doomed` says yes to the units that go: `before.without(after)`."""
+        if not any(any(doomed.counts(kind)) for kind in ("heads", "neurons")):
+            raise InputError("no unit is doomed: there is nothing to regularise", fix="a higher rate, or more rounds")
+        self.doomed, self.growth = doomed, growth
+        self._weights: list[Tensor] = []
+
+    def __call__(self, state: TrainState) -> None:
+        if not self._weights:
+            self._bind(state)
+        place = (state.updates - self.growth.start).clamp(0, self.growth.steps)
+        strength = self._table.take(place)
+        pull = (strength * self._eta).clamp(max=1.0) * (state.skipped == 0)
+        shares = torch._foreach_mul(self._marks, pull)  # pyright: ignore[reportPrivateImportUsage]
+        # w - w * 0 is w to the bit, so that what is kept feels nothing; w - w * 1 is 0.
+        torch._foreach_addcmul_(self._weights, self._weights, shares, value=-1.0)  # pyright: ignore[reportPrivateImportUsage]
+        state.scalars["sparse/lambda"] = strength
+
+    def state_dict(self) -> dict[str, Any]:
+        """lambda goes by the engine's own count of updates; what is kept is whose units, and by which law."""
+        growth = {field: getattr(self.growth, field) for field in ("steps", "reg", "exp", "schedule", "start")}
+        return {"doomed": self.doomed.to_json(), "growth": growth}
+
+    def load_state_dict(self, saved: Mapping[str, Any]) -> None:
+        mine = self.state_dict()
+        if saved != mine:
+            other = [key for key in mine if saved.get(key) != mine[key]]
+            raise InputError(
+                f"the checkpoint was made with other regularised units or another growth ({', '.join(other)})",
+                fix="resume with the settings the round began with",
+            )
+
+    @torch.no_grad()
+    def _bind(self, state: TrainState) -> None:
+        wholes, masks = dict(state.model.named_parameters()), by_units(state.model, self.doomed)
+        touched = {name: mask for name, mask in masks.items() if bool(mask.any())}
+        self._weights = [local(wholes[name].detach()) for name in touched]
+        self._marks = [
+            own_part(wholes[name], mask).to(weight.device, weight.dtype)
+            for (name, mask), weight in zip(touched.items(), self._weights, strict=True)
+        ]
+        self._table = self.growth.table().to(state.device, torch.float32)
+        self._eta = self.growth.eta
+
+
+@torch.no_grad()
+def doomed_share(model: nn.Module, doomed: Units, removed: Units | None = None) -> float:
+    """max |D| / median |kept| over all entries of units: how far from gone the doomed ones are. Units that went before
+    are in neither: `removed` says yes to them."""
+    tensors = vit_of(model).state_dict()
+    largest, rest = [], []
+    for group in groups_of(model):
+        going = doomed.kept(group)
+        out = going if removed is None else going | removed.kept(group)
+        for piece in group.own:
+            entries = piece.by_unit(tensors[piece.name].detach()).abs().cpu()
+            largest.append(entries[going].flatten())
+            rest.append(entries[~out].flatten())
+    return float(torch.cat(largest).max() / torch.cat(rest).median())
+
+
+def _rising_exp(x: Tensor) -> Tensor:
+    return torch.expm1(x) / torch.expm1(torch.ones((), dtype=x.dtype))
