@@ -1,0 +1,79 @@
+"""The weights a round goes back to: copied once, hashed, and proved unchanged after every round."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor, nn
+
+from vitscope.core.errors import VitscopeError
+from vitscope.core.files import write_atomically
+from vitscope.weights.folder import unwrapped
+
+HASH = "sha256"
+
+
+class RewindPoint:
+    """Weights in memory of their own, on the CPU. Whoever changes them all the same is found out by `check`."""
+
+    def __init__(self, weights: Mapping[str, Tensor]) -> None:
+        self.weights = {
+            name: tensor.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
+            for name, tensor in weights.items()
+        }
+        self.hash = hash_weights(self.weights)
+
+    @classmethod
+    def of(cls, model: nn.Module) -> RewindPoint:
+        return cls(unwrapped(model).state_dict())
+
+    def check(self) -> None:
+        """Refuse to go on with weights that are no longer those that were kept."""
+        found = hash_weights(self.weights)
+        if found != self.hash:
+            raise VitscopeError(
+                f"the rewind point has changed: its hash was {self.hash[:12]} and is {found[:12]}",
+                where="RewindPoint",
+                fix="something writes into the kept weights: take the point anew, or load it from its file",
+            )
+
+    @torch.no_grad()
+    def restore(self, model: nn.Module) -> None:
+        """Copy the weights into a model, in the memory it has."""
+        self.check()
+        unwrapped(model).load_state_dict(self.weights, strict=True)
+
+    def save(self, path: str | Path) -> None:
+        self.check()
+        write_atomically(Path(path), save(self.weights, metadata={HASH: self.hash, "format": "pt"}))
+
+    @classmethod
+    def load(cls, path: str | Path) -> RewindPoint:
+        try:
+            with safe_open(path, framework="pt") as file:
+                point = cls({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
+                kept = (file.metadata() or {}).get(HASH)
+        except (OSError, SafetensorError) as error:
+            raise VitscopeError(f"the rewind point cannot be read: {error}", where=str(path)) from error
+        if kept != point.hash:
+            raise VitscopeError(
+                f"the rewind point is not the one that was saved: {point.hash[:12]} instead of {str(kept)[:12]}",
+                where=str(path),
+                fix="begin the rounds anew: a damaged point would falsify all of them",
+            )
+        return point
+
+
+def hash_weights(weights: Mapping[str, Tensor]) -> str:
+    """sha256 over names, types, shapes and bytes, whatever the order."""
+    mix = hashlib.sha256()
+    for name in sorted(weights):
+        tensor = weights[name].detach().cpu().contiguous()
+        mix.update(f"{name}\n{tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        mix.update(memoryview(tensor.reshape(-1).view(torch.uint8).numpy()))  # pyright: ignore[reportArgumentType]
+    return mix.hexdigest()
