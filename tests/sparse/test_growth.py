@@ -114,6 +114,21 @@ def test_after_t_lambda_is_held() -> None:
     assert seen[0] < seen[1] < 0.5
 
 
+@pytest.mark.parametrize("optim", [{"name": "adamw", "betas": (0.9, 0.9)}, {"name": "muon"}], ids=["adamw", "muon"])
+def test_optimisers_that_make_noise_large_do_not_hold_doomed_units_up(optim: dict[str, Any]) -> None:
+    growth = Growth(steps=120, schedule="linear")
+    assert growth.eta * growth.reg < 0.5, "else the last step alone would do"
+    model = network(large=False)
+    state, hook = state_of(model, lr=1e-3, optim=optim), GrowthHook(DOOMED, growth)
+    largest = 0.0
+    for number in range(growth.steps):
+        take(state, *batch(4, seed=number), after=[hook])
+        if number == 20:
+            largest = doomed_share(model, DOOMED)
+    assert largest > 0.5, "they train at first"
+    assert doomed_share(model, DOOMED) < 1e-6
+
+
 # --- real runs -------------------------------------------------------------------------------------------------------
 
 
