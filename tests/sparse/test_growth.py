@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from train.test_step import NoLooking
 from train.tiny_runs import VIT, batch, differing, network, state_of, take, tiny, weights
 from vitscope.core.errors import ConfigError, InputError
 from vitscope.sparse.growth import SCHEDULES, Growth, GrowthHook, doomed_share
@@ -105,6 +106,21 @@ def test_a_skipped_step_draws_nothing_and_does_not_count() -> None:
             take(state, images, labels, after=[hook])
         found.append(weights(model))
     assert differing(*found) == set()
+
+
+def test_the_hook_works_in_place_and_the_host_never_looks() -> None:
+    model = network()
+    state, hook = state_of(model), GrowthHook(DOOMED, Growth(steps=5))
+    take(state, *batch(), after=[hook])
+    places, before = [parameter.data_ptr() for parameter in model.parameters()], weights(model)
+    with NoLooking(), torch.no_grad():
+        hook(state)
+    assert [parameter.data_ptr() for parameter in model.parameters()] == places
+    assert differing(weights(model), before)
+    largest = hook.state_dict()["largest"]
+    hook.load_state_dict({**hook.state_dict(), "largest": torch.tensor(7.0)})
+    assert hook.state_dict()["largest"] is largest, "loaded into the memory a captured step reads"
+    assert float(largest) == 7
 
 
 def test_after_t_lambda_is_held() -> None:

@@ -103,7 +103,8 @@ class GrowthHook:
         shares = torch._foreach_mul(self._marks, pull)  # pyright: ignore[reportPrivateImportUsage]
         # w - w * 0 is w to the bit, so that what is kept feels nothing; w - w * 1 is 0.
         torch._foreach_addcmul_(self._weights, self._weights, shares, value=-1.0)  # pyright: ignore[reportPrivateImportUsage]
-        limits = torch._foreach_add(self._beyond, self._largest * self._left.take(place))  # pyright: ignore[reportPrivateImportUsage]
+        limits = torch._foreach_mul(self._marks, self._largest * self._left.take(place))  # pyright: ignore[reportPrivateImportUsage]
+        torch._foreach_add_(limits, self._beyond)  # pyright: ignore[reportPrivateImportUsage]
         torch._foreach_clamp_max_(self._weights, limits)  # pyright: ignore[reportPrivateImportUsage]
         torch._foreach_neg_(limits)  # pyright: ignore[reportPrivateImportUsage]
         torch._foreach_clamp_min_(self._weights, limits)  # pyright: ignore[reportPrivateImportUsage]
