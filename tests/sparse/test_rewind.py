@@ -8,9 +8,12 @@ import pytest
 import torch
 
 from sparse.sparse_models import vit
-from train.tiny_runs import batch, differing, state_of, take, weights
-from vitscope.core.errors import VitscopeError
-from vitscope.sparse.rewind import RewindPoint, hash_weights
+from train.tiny_runs import batch, differing, state_of, take, tiny, weights
+from vitscope.core.errors import ConfigError, VitscopeError
+from vitscope.sparse.rewind import RewindKeeper, RewindPoint, hash_weights
+from vitscope.train import finish
+from vitscope.train.fit import fit
+from vitscope.train.state import TrainState
 
 
 def test_training_does_not_reach_it_and_going_back_is_exact() -> None:
@@ -62,3 +65,18 @@ def test_it_outlives_the_process_and_damage_is_found(tmp_path: Path) -> None:
     file.write_bytes(b"no tensors")
     with pytest.raises(VitscopeError, match="cannot be read"):
         RewindPoint.load(file)
+
+
+def test_a_run_keeps_the_weights_of_a_step_as_it_goes_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finish, "_draw", lambda *_: None)
+    seen: dict[int, str] = {}
+
+    def note(state: TrainState) -> None:
+        seen[int(state.updates)] = hash_weights(state.model.state_dict())
+
+    keeper = RewindKeeper(tmp_path / "rewind.safetensors", step=2)
+    fit(tiny(loop={"epochs": 3}), out=tmp_path / "run", quiet=True, after_step=[note], between_steps=[keeper])
+    assert RewindPoint.load(keeper.path).hash == seen[2]
+    assert len(set(seen.values())) == 3, "every step has weights of its own"
+    with pytest.raises(ConfigError, match="1 or more, received 0"):
+        RewindKeeper(tmp_path / "rewind.safetensors", step=0)

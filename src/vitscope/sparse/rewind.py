@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from vitscope.core.errors import VitscopeError
+from vitscope.core.errors import ConfigError, VitscopeError, expected
 from vitscope.core.files import write_atomically
+from vitscope.train.work import Work
 from vitscope.weights.folder import unwrapped
 
 HASH = "sha256"
@@ -67,6 +69,30 @@ class RewindPoint:
                 fix="begin the rounds anew: a damaged point would falsify all of them",
             )
         return point
+
+
+class RewindKeeper:
+    """Keeps the weights of one step in a file while a run goes by: `fit(..., between_steps=[keeper])`.
+
+    A run that comes by again (gone back, or resumed from before) keeps them anew: the point is of the course that the
+    run ends with. What a run begins with is no step of it: take `RewindPoint.of(model)`.
+    """
+
+    def __init__(self, path: str | Path, *, step: int) -> None:
+        if step < 1:
+            raise ConfigError(
+                expected("the step to rewind to", "1 or more", step), fix="RewindPoint.of(model) for step 0"
+            )
+        self.path, self.step = Path(path), step
+
+    def begin(self, work: Work, sample: Callable[[], Any]) -> None:
+        """Nothing yet."""
+
+    def see(self, work: Work) -> None:
+        if work.step == self.step:
+            work.processes.by_first_with(
+                work.state.model.state_dict, lambda weights: RewindPoint(weights).save(self.path)
+            )
 
 
 def hash_weights(weights: Mapping[str, Tensor]) -> str:
