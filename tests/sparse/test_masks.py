@@ -74,6 +74,8 @@ def test_masks_of_units_hold_their_biases_too() -> None:
     masks = by_units(model, units)
     assert set(masks) > {"blocks.0.attn.qkv.bias", "blocks.1.mlp.fc1.bias"}
     assert not any(name.endswith(("proj.bias", "fc2.bias")) for name in masks)
+    relative = vit(position="relative")
+    assert by_units(relative, units).keys() == masks.keys(), "a head's relative positions are cut with it, never masked"
     apply_masks(model, masks)
     bias = model.state_dict()["blocks.0.mlp.fc1.bias"]
     assert ((bias != 0) == torch.tensor(units.neurons[0])).all()

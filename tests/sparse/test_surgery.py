@@ -12,7 +12,7 @@ from torch import Tensor
 
 import vitscope
 from sparse.sparse_models import KINDS_OF_VIT, pictures, some_kept, vit
-from train.tiny_runs import batch, differing, state_of, take, weights
+from train.tiny_runs import batch, differing, state_of, take, tiny, weights
 from vitscope.core.errors import InputError, UsageError
 from vitscope.models.accounting.account import Account
 from vitscope.models.config import ViTConfig
@@ -22,6 +22,9 @@ from vitscope.sparse.mask_hook import MaskHook
 from vitscope.sparse.masks import apply_masks, by_units
 from vitscope.sparse.surgery import cut_tensors, shrink, slice_optimizer_state
 from vitscope.sparse.units import Units, units_of
+from vitscope.train import finish
+from vitscope.train.config import CheckpointConfig
+from vitscope.train.fit import fit
 from vitscope.train.state import TrainState
 
 
@@ -127,6 +130,19 @@ def test_it_exports(tmp_path: Path) -> None:
     session = onnxruntime.InferenceSession(tmp_path / "small.onnx", providers=["CPUExecutionProvider"])
     found = torch.from_numpy(session.run(None, {"images": images.numpy()})[0])
     torch.testing.assert_close(found, small(images), atol=1e-4, rtol=1e-4)
+
+
+def test_it_trains_on_in_the_ordinary_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finish, "_draw", lambda *_: None)
+    model = vit()
+    small = shrink(model, some_kept(model))
+    assert isinstance(small.config.mlp_dim, tuple)
+    vitscope.save_model(small, tmp_path / "small")
+    config = tiny(small.config, checkpoint=CheckpointConfig(init_from=str(tmp_path / "small")), optim={"lr": 1e-12})
+    run = fit(config, out=tmp_path / "run", quiet=True)
+    trained: Any = vitscope.load_model(run.model_folder)
+    assert trained.config == small.config
+    torch.testing.assert_close(trained.eval()(pictures()), small(pictures()))
 
 
 # --- training on -----------------------------------------------------------------------------------------------------
