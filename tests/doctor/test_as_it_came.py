@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from doctor.conftest import CLASSES, loader_of, pictures, small_vit
+from vitscope.core.errors import InputError
 from vitscope.doctor.as_it_came import as_it_came
 from vitscope.doctor.module_patient import module_patient
 from vitscope.doctor.patient import Patient
@@ -89,3 +90,69 @@ def test_becoming_a_patient_leaves_no_trace() -> None:
     assert torch.equal(torch.get_rng_state(), state)
     assert torch.equal(loader.generator.get_state(), drawn)
     assert all(module.training for module in model.modules())
+
+
+def test_a_part_that_is_in_another_mode_stays_in_it() -> None:
+    """A frozen BatchNorm, say."""
+    model = small_vit().train()
+    model.blocks[0].eval()  # pyright: ignore
+    module_patient(model, loader_of(*pictures()))
+    assert model.training
+    assert not model.blocks[0].training  # pyright: ignore
+
+
+def test_handles_of_the_owners_hooks_still_remove_them(patient: Make) -> None:
+    one = patient()
+    handle = one.model.register_forward_hook(lambda *_: None)
+    with as_it_came(one):
+        upset(one)
+    assert len(one.model._forward_hooks) == 1
+    handle.remove()
+    assert len(one.model._forward_hooks) == 0
+
+
+class Warm(torch.nn.Module):
+    """A loss with a temperature that is learnt, and a buffer that is given anew at each call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.temperature = torch.nn.Parameter(torch.ones(()))
+        self.register_buffer("mean", torch.zeros(()))
+
+    def forward(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        loss = torch.nn.functional.cross_entropy(logits * self.temperature, labels)
+        self.mean = 0.9 * self.mean + 0.1 * loss.detach()
+        return loss
+
+
+def test_what_the_loss_learns_is_given_back(patient: Make) -> None:
+    model, loss = small_vit(), Warm()
+    optimizer = torch.optim.AdamW([*model.parameters(), *loss.parameters()], 1e-2)
+    one = patient(model, loss=loss, optimizer=optimizer)
+    with as_it_came(one):
+        upset(one)
+        assert float(loss.temperature.detach()) != 1.0
+        assert float(loss.mean) != 0.0
+    assert float(loss.temperature.detach()) == 1.0
+    assert float(loss.mean) == 0.0
+    assert loss.temperature.grad is None
+
+
+def test_the_optimisers_memory_keeps_its_precision(patient: Make) -> None:
+    one = patient()
+    assert one.optimizer is not None
+    weight = next(one.model.parameters())
+    memory = torch.ones(3, dtype=torch.float64)
+    one.optimizer.state[weight]["memory"] = memory
+    with as_it_came(one):
+        memory.zero_()
+    assert one.optimizer.state[weight]["memory"] is memory
+    assert memory.tolist() == [1.0, 1.0, 1.0]
+    assert memory.dtype == torch.float64
+
+
+def test_a_loader_without_a_batch_is_told() -> None:
+    images, labels = pictures(8)
+    rows = torch.utils.data.TensorDataset(images, labels)
+    with pytest.raises(InputError, match="at least one batch"):
+        module_patient(small_vit(), torch.utils.data.DataLoader(rows, 32, drop_last=True))

@@ -158,6 +158,17 @@ def test_accumulation_over_several_calls(patient: Make, divides: bool) -> None:
     assert found == ([] if divides else ["accumulation_not_divided"])
 
 
+def test_a_step_that_never_updates_is_not_called_healthy(patient: Make) -> None:
+    model = small_vit()
+
+    def step(images: Tensor, labels: Tensor) -> Tensor:
+        loss = F.cross_entropy(model(images), labels)
+        loss.backward()
+        return loss
+
+    assert examined(patient(model, step=step)).verdict == "cannot tell"
+
+
 def test_clipping_to_nothing(patient: Make) -> None:
     model = small_vit()
     found = examined(patient(model, optimizer=torch.optim.SGD(model.parameters(), 0.01), clip_norm=1e-4)).findings

@@ -94,6 +94,36 @@ def test_softmax_before_the_loss(patient: Make) -> None:
     assert first(in_the_loss).cause == "softmax_before_loss"
 
 
+class ConvHead(nn.Module):
+    """Its logits come from a convolution: no linear layer can be made to shout."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.end = nn.Conv2d(3, 8, 3), nn.Conv2d(8, CLASSES, 1)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.end(self.body(images).relu()).mean((-2, -1))
+
+
+def test_small_logits_of_another_head_are_no_softmax(patient: Make) -> None:
+    torch.manual_seed(0)
+    assert "softmax_before_loss" not in [one.cause for one in examined(patient(ConvHead())).findings]
+
+
+def test_a_model_that_asserts_its_sizes_is_told(patient: Make) -> None:
+    class Asserts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.head = nn.Linear(3, CLASSES)
+
+        def forward(self, images: Tensor) -> Tensor:
+            torch._assert(images.shape[-1] == 224, "Wrong image height!")
+            return self.head(images.mean((2, 3)))
+
+    found = first(patient(Asserts()))
+    assert (found.cause, found.numbers["message"]) == ("forward_fails", "Wrong image height!")
+
+
 @pytest.mark.parametrize("then", [torch.sigmoid, torch.tanh], ids=["sigmoid", "tanh"])
 def test_anything_that_leaves_little_room(patient: Make, then: Callable[[Tensor], Tensor]) -> None:
     smoothed = nn.CrossEntropyLoss(label_smoothing=0.1)

@@ -1,10 +1,13 @@
-"""Gives the patient back exactly as it came: weights, gradients, modes, optimiser, random numbers, hooks."""
+"""Gives the patient back exactly as it came: weights, gradients, modes, optimiser, random numbers, hooks.
+
+What an owner's own step holds besides (a scheduler, a scaler, a counter) cannot be seen from here.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -13,13 +16,26 @@ from torch import Tensor, nn
 from vitscope.core.seed import preserved_rng
 from vitscope.doctor.patient import Patient
 
+HOOKS = (
+    "_forward_hooks",
+    "_forward_hooks_with_kwargs",
+    "_forward_hooks_always_called",
+    "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs",
+    "_backward_hooks",
+    "_backward_pre_hooks",
+)
+
 
 @contextlib.contextmanager
 def as_it_came(patient: Patient) -> Iterator[None]:
     """Whatever happens inside, errors included."""
-    modules = [patient.model] + ([patient.evaluated] if patient.evaluated is not None else [])
-    kept = [_Kept(module) for module in modules]
-    optimizer = copy.deepcopy(patient.optimizer.state_dict()) if patient.optimizer is not None else None
+    kept: list[Any] = [
+        _KeptModule(one) for one in (patient.model, patient.evaluated, patient.loss) if isinstance(one, nn.Module)
+    ]
+    if patient.optimizer is not None:
+        moved = [one for group in patient.optimizer.param_groups for one in group["params"]]
+        kept += [_KeptTensors(moved), _KeptOptimizer(patient.optimizer)]
     generators = [generator.get_state() for generator in patient.generators]
     with preserved_rng():
         try:
@@ -27,28 +43,19 @@ def as_it_came(patient: Patient) -> Iterator[None]:
         finally:
             for one in kept:
                 one.put_back()
-            if patient.optimizer is not None and optimizer is not None:
-                _put_back_optimizer(patient.optimizer, optimizer)
             for generator, state in zip(patient.generators, generators, strict=True):
                 generator.set_state(state)
 
 
-class _Kept:
-    """One module's tensors by identity, so that tied weights stay tied and buffers that are not saved count too."""
+class _KeptTensors:
+    """By identity, so that tied weights stay tied."""
 
-    def __init__(self, module: nn.Module) -> None:
-        self.module = module
-        self.tensors: list[tuple[Tensor, Tensor]] = [
-            (tensor, tensor.detach().clone()) for tensor in (*module.parameters(), *module.buffers())
-        ]
+    def __init__(self, tensors: Iterable[Tensor]) -> None:
+        self.tensors = [(one, one.detach().clone()) for one in tensors]
         self.grads = [
-            (parameter, None if parameter.grad is None else parameter.grad.clone(), parameter.requires_grad)
-            for parameter in module.parameters()
-        ]
-        self.modes = [(one, one.training) for one in module.modules()]
-        self.hooks = [
-            (one, one._forward_hooks.copy(), one._forward_pre_hooks.copy(), one._backward_hooks.copy())
-            for one in module.modules()
+            (one, None if one.grad is None else one.grad.clone(), one.requires_grad)
+            for one, _ in self.tensors
+            if one.is_leaf and one.is_floating_point()
         ]
 
     @torch.no_grad()
@@ -58,12 +65,60 @@ class _Kept:
         for parameter, grad, requires in self.grads:
             parameter.requires_grad_(requires)
             parameter.grad = grad
+
+
+class _KeptModule:
+    """Its tensors, and which of them it holds by which name: a buffer may have been given anew."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.tensors = _KeptTensors((*module.parameters(), *module.buffers()))
+        self.modes = [(one, one.training) for one in module.modules()]
+        # Dicts are filled anew, not exchanged: handles of the owner's hooks point to them.
+        self.dicts = [
+            (held, dict(held))
+            for one in module.modules()
+            for name in (*HOOKS, "_parameters", "_buffers")
+            if (held := getattr(one, name, None)) is not None
+        ]
+
+    def put_back(self) -> None:
+        for held, kept in self.dicts:
+            held.clear()
+            held.update(kept)
+        self.tensors.put_back()
         for one, mode in self.modes:
             one.training = mode
-        for one, forward, before, backward in self.hooks:
-            one._forward_hooks, one._forward_pre_hooks, one._backward_hooks = forward, before, backward
 
 
-def _put_back_optimizer(optimizer: torch.optim.Optimizer, kept: dict[str, Any]) -> None:
-    optimizer.state.clear()  # what the first step made was not there before
-    optimizer.load_state_dict(kept)
+class _KeptOptimizer:
+    """Its state and its settings, tensors in the precision they are kept in."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self.optimizer = optimizer
+        self.state = {one: _copied(held) for one, held in optimizer.state.items()}
+        self.groups = [
+            _copied({key: value for key, value in group.items() if key != "params"}) for group in optimizer.param_groups
+        ]
+
+    @torch.no_grad()
+    def put_back(self) -> None:
+        self.optimizer.state.clear()  # what the first step made was not there before
+        self.optimizer.state.update({one: _given_back(held) for one, held in self.state.items()})
+        del self.optimizer.param_groups[len(self.groups) :]
+        for group, kept in zip(self.optimizer.param_groups, self.groups, strict=True):
+            for key in [key for key in group if key != "params"]:
+                del group[key]
+            group.update(_given_back(kept))
+
+
+def _copied(values: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Each value beside a copy of what it holds."""
+    return {
+        key: (value, value.detach().clone() if isinstance(value, Tensor) else copy.deepcopy(value))
+        for key, value in values.items()
+    }
+
+
+def _given_back(kept: dict[str, tuple[Any, Any]]) -> dict[str, Any]:
+    """Tensors are the same ones, holding what they held."""
+    return {key: value.copy_(held) if isinstance(value, Tensor) else held for key, (value, held) in kept.items()}

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from vitscope.core.errors import VitscopeError
 from vitscope.doctor.as_it_came import as_it_came
 from vitscope.doctor.causes.text import Language
 from vitscope.doctor.check import Check
@@ -109,7 +108,11 @@ class Report:
     def verdict(self) -> Verdict:
         if any(finding.confidence >= SURE_ENOUGH for finding in self.findings):
             return "unwell"
-        is_unanswered = any(one.seen.left_out is not None and one.check.name in self.needed for one in self.asked)
+        # A step that never moves a weight may be at fault, or collect gradients for long: neither is health.
+        is_unanswered = any(
+            one.seen.left_out == "no_update_came" or (one.seen.left_out is not None and one.check.name in self.needed)
+            for one in self.asked
+        )
         has_failed = any(asked.failed is not None for asked in self.asked)
         if self.findings or not self.has_looked or has_failed or is_unanswered:
             return "cannot tell"
@@ -162,6 +165,6 @@ def _asked(patient: Patient, check: Check) -> Asked:
     try:
         with as_it_came(patient):
             seen, failed = check.ask(patient), None
-    except (VitscopeError, RuntimeError, ValueError, TypeError, IndexError, KeyError, NotImplementedError) as error:
+    except Exception as error:  # the owner's code runs in here, and may raise anything
         seen, failed = Seen(), f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no words'}"
     return Asked(check, time.perf_counter() - began, seen, failed)

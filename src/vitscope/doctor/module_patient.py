@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.data import IterableDataset
 
 from vitscope.core.errors import InputError, expected
 from vitscope.core.seed import preserved_rng
@@ -47,7 +48,14 @@ def module_patient(
                 expected("loader", "something that can be gone through again", type(loader).__name__),
                 fix="give a DataLoader, or list(...) of what the iterator gives",
             )
-        images, labels = next(batches())
+        first = next(batches(), None)
+        if first is None:
+            raise InputError(
+                expected("loader", "at least one batch", "none"),
+                where="the loader",
+                fix="a smaller batch, or drop_last=False: with fewer pictures than a batch nothing is left",
+            )
+        images, labels = first
         num_classes = num_classes or _outputs(model, images[:2].to(device), labels)
     loss = F.cross_entropy if loss is None else loss
 
@@ -105,16 +113,17 @@ def _batches(loader: Iterable[Any]) -> Batches:
 
 def _outputs(model: nn.Module, images: Tensor, labels: Tensor) -> int:
     """What the model gives for each picture. One that fails has a check to say so, and as many classes as it seems."""
-    was_training = model.training
+    modes = [(one, one.training) for one in model.modules()]
     model.eval()
     try:
         with torch.no_grad():
             return as_logits(model(images)).shape[-1]
-    except (RuntimeError, ValueError, TypeError, IndexError):
+    except Exception:  # a model may fail in any way, and `forward_pass` tells how
         heads = [module for module in model.modules() if isinstance(module, nn.Linear)]
         return heads[-1].out_features if heads else int(one_class_each(labels).max()) + 1
     finally:
-        model.train(was_training)
+        for one, mode in modes:
+            one.training = mode
 
 
 @contextlib.contextmanager
@@ -128,13 +137,18 @@ def _drawing_nothing(generators: Sequence[torch.Generator]) -> Iterator[None]:
 
 
 def _generators(*loaders: Any) -> Iterator[torch.Generator]:
-    holders = [holder for loader in loaders for holder in (loader, getattr(loader, "sampler", None))]
+    holders: list[Any] = []
+    for loader in loaders:
+        batch_sampler = getattr(loader, "batch_sampler", None)
+        holders += [loader, getattr(loader, "sampler", None), batch_sampler, getattr(batch_sampler, "sampler", None)]
     found = [getattr(holder, "generator", None) for holder in holders]
     yield from dict.fromkeys(one for one in found if isinstance(one, torch.Generator))
 
 
 def _rows(loader: Any) -> Any:
     rows = getattr(loader, "dataset", None)
+    if isinstance(rows, IterableDataset):
+        return None  # it inherits __getitem__, which only raises
     return rows if hasattr(rows, "__getitem__") and hasattr(rows, "__len__") else None
 
 

@@ -73,5 +73,9 @@ def _top(group: dict[str, Any]) -> float:
 
 
 def _as_float(given: Any) -> float:
-    """A step that says nothing gives no number."""
-    return float(given.detach() if isinstance(given, Tensor) else given) if given is not None else float("nan")
+    """A step that says nothing, or something else than a number, gives none."""
+    if isinstance(given, dict):
+        given = given.get("loss")
+    if isinstance(given, Tensor):
+        given = given.detach().item() if given.numel() == 1 else None
+    return float(given) if isinstance(given, int | float) else float("nan")

@@ -53,6 +53,8 @@ AVERAGE_PICTURES = 16
 """Whatever the step learns from them, the mean follows it or not."""
 AVERAGE_STEPS = 3
 """Steps in which a running mean must have moved. Each shows its whole decay: it is exact arithmetic."""
+AVERAGE_MOST_STEPS = 40
+"""And in so many where it has not: some update it every 32 steps (torchvision's reference)."""
 BEGINNING_LEFT = 0.5
 """Share of the first weights that a running mean would still hold when training ends."""
 KNOWS_NOTHING_SHARE = 0.8

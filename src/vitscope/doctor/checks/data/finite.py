@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ import torch
 from vitscope.doctor.finding import Finding, Seen
 from vitscope.doctor.glance import Glance, glance
 from vitscope.doctor.patient import Patient
+from vitscope.doctor.thresholds.data import GLANCE_SECONDS
 
 MOST_ROWS = 100_000
 
@@ -39,10 +41,19 @@ def _row(patient: Patient, label: int) -> int | None:
     rows = patient.rows
     if rows is None or len(rows) > MOST_ROWS:
         return None
+    began = time.perf_counter()
     for number in range(len(rows)):
         row = rows[number]
         if not isinstance(row, tuple | list) or not isinstance(row[0], torch.Tensor):
             return None
-        if row[0].is_floating_point() and not bool(row[0].isfinite().all()) and int(row[1]) == label:
+        if row[0].is_floating_point() and not bool(row[0].isfinite().all()) and _class_of(row[1]) == label:
             return number
+        if time.perf_counter() - began > GLANCE_SECONDS:
+            return None
     return None
+
+
+def _class_of(label: Any) -> int:
+    """Of shares, the class with the largest."""
+    shares = torch.as_tensor(label)
+    return int(shares.argmax()) if shares.numel() > 1 else int(shares)

@@ -9,6 +9,7 @@ from vitscope.doctor.finding import Finding, Seen
 from vitscope.doctor.patient import Patient, as_logits
 from vitscope.doctor.thresholds.forward import (
     AVERAGE_BEHIND,
+    AVERAGE_MOST_STEPS,
     AVERAGE_PICTURES,
     AVERAGE_STEPS,
     BEGINNING_LEFT,
@@ -68,7 +69,9 @@ def _followed(patient: Patient, pairs: list[tuple[Tensor, Tensor]]) -> float:
     trainer = patient.make_trainer()
     images, labels = patient.sample(AVERAGE_PICTURES)
     shares: list[float] = []
-    for _ in range(AVERAGE_STEPS):
+    for number in range(AVERAGE_MOST_STEPS):
+        if number >= AVERAGE_STEPS and any(shares):
+            break  # many update it only now and then
         before = [mean.detach().clone() for _, mean in pairs]
         trainer.step(images, labels)
         way = sum(float((one.detach() - old).pow(2).sum()) for (one, _), old in zip(pairs, before, strict=True))

@@ -30,12 +30,13 @@ def squashed(patient: Patient) -> Seen:
     right = F.one_hot(labels, classes).to(logits.dtype)
     floor = math.log(math.e + classes - 1) - 1
     plain, sure = float(patient.loss(right, labels)), float(patient.loss(SURE * right, labels))
-    least, most = _reach(patient, images[:2], classes) or (float(logits.min()), float(logits.max()))
+    reach = _reach(patient, images[:2], classes)  # of a head that cannot be made to shout nothing is known
+    least, most = reach or (float(logits.min()), float(logits.max()))
     seen = Seen(measured={"least": least, "most": most, "loss_floor": sure})
     # Smoothing adds to the loss of the right answer what it takes from its lead, here 1.
     smoothing = (plain - floor) * classes / (classes - 1)
     has_softmax = -PROBABILITY_SLACK < smoothing < MOST_SMOOTHING
-    outside = has_softmax and (_are_probabilities(logits) or most - least < LITTLE_ROOM)
+    outside = has_softmax and (_are_probabilities(logits) or (reach is not None and most - least < LITTLE_ROOM))
     inside = abs(sure - floor) < PROBABILITY_SLACK * floor
     if outside or inside:
         least, most = (least, most) if outside else (0.0, 1.0)
