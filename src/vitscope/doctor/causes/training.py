@@ -218,10 +218,10 @@ CAUSES: tuple[Cause, ...] = (
         name="does_not_learn",
         title=Text("It does not learn, and no single cause shows itself", "模型学不动，且没有发现单一原因"),
         evidence=Text(
-            "In {steps} steps on the same {pictures} pictures the loss went from {start:.3g} to {end:.3g}, less than its own "
-            "noise of {noise:.2g} explains. Excluded by trial: {excluded}.",
-            "在同样的 {pictures} 张图片上训练 {steps} 步，损失从 {start:.3g} 变为 {end:.3g}，变化不超过自身噪声 {noise:.2g}。"
-            "已逐一排除：{excluded}。",
+            "In {steps} steps on the same {pictures} pictures the loss went from {start:.3g} to {end:.3g}; it did not fall at "
+            "any learning rate tried, from {lowest:.2g} to {highest:.2g}.",
+            "在同样的 {pictures} 张图片上训练 {steps} 步，损失从 {start:.3g} 变为 {end:.3g}；学习率从 {lowest:.2g} 到 "
+            "{highest:.2g} 都试过，损失均未下降。",
         ),
         cost=Text("More epochs will not help.", "再训练更多轮也没有用。"),
         action=Text(

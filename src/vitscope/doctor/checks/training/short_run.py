@@ -26,6 +26,9 @@ from vitscope.doctor.thresholds.training import (
 
 Suspect = Callable[[Patient, list[Pair], Run], Finding | Note | None]
 
+TRIED_RATES = (0.1, 0.01, 10.0, 100.0)
+"""Times the patient's own."""
+
 
 def short_run(patient: Patient) -> Seen:
     """Learns at all, and as it would without what is meant to hold it back?"""
@@ -37,20 +40,13 @@ def short_run(patient: Patient) -> Seen:
     for when, one in zip(("before", "after"), looked, strict=False):
         measured |= {f"val_loss_{when}": plain(one.loss), f"val_accuracy_{when}": one.accuracy}
     seen = Seen(measured=measured, picture=picture_of([own], names=["loss"], title="A short run"))
-    suspects: tuple[tuple[str, Suspect], ...] = (
-        ("weight decay", _weight_decay),
-        ("dropout", _dropout),
-        ("clipping", _clipping),
-    )
-    for _, suspect in suspects:
+    suspects: tuple[Suspect, ...] = (_weight_decay, _dropout, _clipping)
+    for suspect in suspects:
         one = suspect(patient, pool, own)
         seen.findings += [one] if isinstance(one, Finding) else []
         seen.notes += [one] if isinstance(one, Note) else []
     if not seen.findings and _is_stuck(own):
-        # A step of the owner's clips by itself: there it cannot be switched off.
-        is_hidden = patient.facts.clip_norm is not None and getattr(trainer_of(patient), "own_step", None) is not None
-        excluded = [name for name, _ in suspects if not (is_hidden and name == "clipping")]
-        seen.findings += _last_resort(patient, pool, own, excluded)
+        seen.findings += _last_resort(patient, pool, own)
     return seen
 
 
@@ -63,11 +59,11 @@ def _watched(patient: Patient, pool: list[Pair]) -> tuple[Run, list[Looked]]:
     return run, looked
 
 
-def _last_resort(patient: Patient, pool: list[Pair], own: Run, excluded: list[str]) -> list[Finding]:
+def _last_resort(patient: Patient, pool: list[Pair], own: Run) -> list[Finding]:
     """A learning rate that works means the learning rate is it, and its own check says so."""
     if not own.lr > 0:
         return []
-    for times in (0.1, 0.01, 10.0, 100.0):
+    for times in TRIED_RATES:
         if not _is_stuck(run_with(patient, pool, lr=own.lr * times)):
             return []
     numbers = {
@@ -75,8 +71,8 @@ def _last_resort(patient: Patient, pool: list[Pair], own: Run, excluded: list[st
         "pictures": sum(len(images) for images, _ in pool),
         "start": own.start,
         "end": own.end,
-        "noise": own.noise,
-        "excluded": ", ".join(["learning rate", *excluded]),
+        "lowest": min(TRIED_RATES) * own.lr,
+        "highest": max(TRIED_RATES) * own.lr,
     }
     return [Finding("does_not_learn", 0.6, numbers)]
 
