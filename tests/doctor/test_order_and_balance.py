@@ -60,3 +60,11 @@ def test_ten_to_one_is_a_note(patient: Make) -> None:
     seen = class_balance(patient(images=images, labels=(torch.arange(440) % 11 == 0).long()))
     assert causes(seen) == []
     assert notes(seen) == ["classes_unequal"]
+
+
+def test_a_loss_that_weighs_classes_makes_up_for_them(patient: Make) -> None:
+    images, _ = pictures()
+    labels = (torch.arange(256) < 2).long()
+    weighed = torch.nn.CrossEntropyLoss(weight=torch.tensor([1.0, 64.0, 1.0, 1.0]))
+    for loss, expected in ((None, ["class_imbalance"]), (weighed, [])):
+        assert causes(class_balance(patient(images=images, labels=labels, loss=loss))) == expected

@@ -50,6 +50,12 @@ def test_narrow_heads(patient: Make, heads: int, confidence: float) -> None:
     assert seen.findings[0].numbers["better"] == 2
 
 
+def test_narrow_heads_that_have_learnt_are_a_note(patient: Make) -> None:
+    seen = head_dim(patient(small_vit(num_heads=4), pretrained=True))
+    assert causes(seen) == []
+    assert notes(seen) == ["head_dim_small"]
+
+
 def test_coarse_patches(patient: Make) -> None:
     seen = patches(patient(small_vit(patch_size=8)))
     assert causes(seen) == ["patch_too_coarse"]

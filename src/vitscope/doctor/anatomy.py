@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
 DROPS = ("dropout", "droppath", "stochasticdepth", "dropblock")
@@ -78,3 +79,11 @@ def _as_pair(size: object) -> tuple[int, int] | None:
 def _sides(weight: object) -> tuple[int, int] | None:
     """Of the filters (D, C, height, width)."""
     return (weight.shape[2], weight.shape[3]) if isinstance(weight, Tensor) and weight.ndim == 4 else None
+
+
+def looks_trained(model: nn.Module) -> bool:
+    """Norms begin at exactly one and zero: those that are elsewhere have been trained. Without norms, or where they
+    have no weights, nothing says so."""
+    norms = [one for one in model.modules() if "norm" in type(one).__name__.lower()]
+    weights = [getattr(one, "weight", None) for one in norms]
+    return any(isinstance(one, torch.Tensor) and one.numel() > 1 and float(one.detach().std()) > 0 for one in weights)

@@ -29,6 +29,7 @@ def check_up(
     epochs: int | None = None,
     warmup_steps: int | None = None,
     dtype: torch.dtype | None = None,
+    pretrained: bool = False,
     quick: bool = False,
     only: Collection[str] = (),
     on_check: OnCheck | None = None,
@@ -37,8 +38,8 @@ def check_up(
     numbers, modes. The more is given, the more can be found: without an optimiser nothing can be said of it.
 
     `step(images, labels)` is your training step, update included; `evaluate()` your evaluation; `evaluated` the module
-    it evaluates, where that is a running mean of the weights. `quick` leaves the dear checks out, `only` all but those
-    of these names or stages.
+    it evaluates, where that is a running mean of the weights; `pretrained` says that the weights have learnt before,
+    and may be frozen on purpose. `quick` leaves the dear checks out, `only` all but those of these names or stages.
 
     print(report) shows what was found; report.verdict, report.findings, report.as_json(), report.save_page(path)."""
     patient = module_patient(
@@ -55,6 +56,7 @@ def check_up(
         epochs=epochs,
         warmup_steps=warmup_steps,
         dtype=dtype,
+        pretrained=pretrained,
     )
     parameters = sum(parameter.numel() for parameter in model.parameters())
     subject = {"model": type(model).__name__, "parameters": parameters, "classes": patient.num_classes}

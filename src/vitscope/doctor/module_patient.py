@@ -36,6 +36,7 @@ def module_patient(
     epochs: int | None = None,
     warmup_steps: int | None = None,
     dtype: torch.dtype | None = None,
+    pretrained: bool = False,
 ) -> Patient:
     """`step(images, labels)` is the owner's own training step, update included; without it the loss and the optimiser
     are one. `loader` is gone through several times: a list, a DataLoader, or anything else that can be."""
@@ -78,6 +79,7 @@ def module_patient(
             warmup_steps=warmup_steps,
             clip_norm=clip_norm,
             dtype=dtype,
+            is_pretrained=pretrained,
         ),
         optimizer=optimizer,
         evaluate=evaluate,

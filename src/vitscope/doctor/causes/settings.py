@@ -20,7 +20,7 @@ CAUSES: tuple[Cause, ...] = (
             "Fewer heads for the same width: num_heads={better}; 32 to 64 numbers a head work best.",
             "宽度不变，减少头数：num_heads={better}；每个头 32 到 64 维效果最好。",
         ),
-        effect=Text("Same cost, better accuracy.", "计算量不变，准确率更高。"),
+        effect=Text("Wider heads at the same cost.", "计算量不变，每个头更宽。"),
     ),
     Cause(
         name="patch_too_coarse",
@@ -37,7 +37,7 @@ CAUSES: tuple[Cause, ...] = (
             "Take patch_size={better}: 64 patches or more; it costs more time.",
             "改用 patch_size={better}：至少 64 块；计算时间会增加。",
         ),
-        effect=Text("Several points of accuracy.", "准确率可提高数个百分点。"),
+        effect=Text("Attention has something to compare.", "注意力有了可比较的内容。"),
     ),
     Cause(
         name="batch_of_one_with_batchnorm",

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import torch
-from torch import nn
-
+from vitscope.doctor.anatomy import looks_trained
 from vitscope.doctor.calls import calls_of, last_linear
 from vitscope.doctor.checks.backward.reach import names_and_share
 from vitscope.doctor.finding import Finding, Note, Seen
@@ -37,14 +35,6 @@ def moved(patient: Patient) -> Seen:
     elif any(name in forgotten for name in rest):
         seen.notes.append(Note("some_not_in_optimizer", names_and_share(patient, [n for n in rest if n in forgotten])))
     return seen
-
-
-def looks_trained(model: nn.Module) -> bool:
-    """Norms begin at exactly one and zero: those that are elsewhere have been trained. Without norms, or where they
-    have no weights, nothing says so."""
-    norms = [one for one in model.modules() if "norm" in type(one).__name__.lower()]
-    weights = [getattr(one, "weight", None) for one in norms]
-    return any(isinstance(one, torch.Tensor) and one.numel() > 1 and float(one.detach().std()) > 0 for one in weights)
 
 
 def _head(patient: Patient) -> str | None:

@@ -35,6 +35,7 @@ def class_balance(patient: Patient) -> Seen:
     picture = Picture("Training pictures of each class", "class", "pictures", [bars], kind="bars", log_y=ratio > 100)
     seen = Seen(measured={**numbers, "counts": counts.tolist()}, picture=picture)
     is_weighed = patient.settings is not None and patient.settings.loss.class_balance > 0
+    is_weighed |= getattr(patient.loss, "weight", None) is not None  # torch's losses have class weights there
     is_extreme = share >= MAJORITY or (ratio >= IMBALANCE and largest >= FEW)
     if is_extreme and not is_weighed:
         changes = (Change("data.sampling", "balanced"),) if patient.settings is not None else ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from vitscope.doctor.anatomy import looks_trained
 from vitscope.doctor.finding import Change, Finding, Note, Seen
 from vitscope.doctor.patient import Patient
 from vitscope.doctor.thresholds.settings import MODEST_HEAD, SMALL_HEAD
@@ -15,7 +16,7 @@ def head_dim(patient: Patient) -> Seen:
     dim = facts.embed_dim // facts.num_heads
     numbers = {"dim": dim, "width": facts.embed_dim, "heads": facts.num_heads, "better": _better(facts.embed_dim)}
     seen = Seen(measured={"head_dim": dim})
-    if dim <= MODEST_HEAD:
+    if dim <= MODEST_HEAD and not (facts.is_pretrained or looks_trained(patient.model)):  # what has learnt, can
         changes = (Change("model.num_heads", numbers["better"]),) if patient.settings is not None else ()
         seen.findings.append(Finding("head_dim_too_small", 0.88 if dim <= SMALL_HEAD else 0.6, numbers, changes))
     elif dim < HEAD_DIM[0]:

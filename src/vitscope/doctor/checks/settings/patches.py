@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from vitscope.doctor.anatomy import looks_trained
 from vitscope.doctor.finding import Change, Finding, Seen
 from vitscope.doctor.patient import Patient
 from vitscope.doctor.thresholds.settings import COARSE_TOKENS
@@ -25,7 +26,8 @@ def patches(patient: Patient) -> Seen:
     if tokens <= COARSE_TOKENS:
         has_setting = patient.settings is not None and numbers["better"] < down
         changes = (Change("model.patch_size", numbers["better"]),) if has_setting else ()
-        seen.findings.append(Finding("patch_too_coarse", 0.85, numbers, changes))
+        has_learnt = facts.is_pretrained or looks_trained(patient.model)
+        seen.findings.append(Finding("patch_too_coarse", 0.4 if has_learnt else 0.85, numbers, changes))
     return seen
 
 

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from vitscope.core.config import updated
-from vitscope.doctor.checks.backward.moved import looks_trained
+from vitscope.doctor.anatomy import looks_trained
 from vitscope.doctor.checks.training.held_picture import picture_of, plain
 from vitscope.doctor.experiments.held import Known, Run, pool_of
 from vitscope.doctor.experiments.long_run import Beside, at_real_batch, beside
