@@ -49,8 +49,8 @@ CAUSES: tuple[Cause, ...] = (
             "Use a learning rate of {proposal:.2g} (--optim.lr).", "把学习率改为 {proposal:.2g}（--optim.lr）。"
         ),
         effect=Text(
-            "The loss falls steadily from the first steps, as it did when this was measured.",
-            "损失从一开始就会稳步下降，与实测一致。",
+            "The loss comes down instead of swinging or rising.",
+            "损失会下降，而不是震荡或上升。",
         ),
     ),
     Cause(
@@ -73,8 +73,8 @@ CAUSES: tuple[Cause, ...] = (
             "Use a learning rate of {proposal:.2g} (--optim.lr).", "把学习率改为 {proposal:.2g}（--optim.lr）。"
         ),
         effect=Text(
-            "The loss falls steadily from the first steps, as it did when this was measured.",
-            "损失从一开始就会稳步下降，与实测一致。",
+            "The loss comes down instead of swinging or rising.",
+            "损失会下降，而不是震荡或上升。",
         ),
     ),
     Cause(
@@ -96,8 +96,8 @@ CAUSES: tuple[Cause, ...] = (
             "Use a learning rate of {proposal:.2g} (--optim.lr).", "把学习率改为 {proposal:.2g}（--optim.lr）。"
         ),
         effect=Text(
-            "The loss falls steadily from the first steps, as it did when this was measured.",
-            "损失从一开始就会稳步下降，与实测一致。",
+            "The loss comes down instead of swinging or rising.",
+            "损失会下降，而不是震荡或上升。",
         ),
     ),
     Cause(
