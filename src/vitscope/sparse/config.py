@@ -1,0 +1,128 @@
+"""Settings of a sparse experiment: what goes, how much a round, by which rule, and what it is held against."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from vitscope.core.config import config, require
+from vitscope.core.suggest import did_you_mean
+
+Algorithm = Literal["rsst", "refill", "imp", "oneshot"]
+KIND_NAMES = ("heads", "neurons", "channels")
+CRITERION_NAMES = ("remain", "magnitude", "l1", "l2", "saliency", "random")
+CONTROLS = ("dense", "random", "reinit", "oneshot")
+"""dense: nothing removed, trained again for as long. random: as much removed, by lot. reinit: the same network from new
+weights. oneshot: the smallest removed at once, then trained."""
+
+
+@config
+class SparseConfig:
+    """Rounds of training and removing. Of what remains, each takes `rate`: after k rounds (1 - rate)^k is left."""
+
+    algorithm: Algorithm = "rsst"
+    """imp: single weights, rewound. refill: as many whole units as such a mask is worth, rewound. rsst: doomed units are
+    drawn to 0 in training, then cut out. oneshot: cut out at once."""
+    rate: float = 0.2
+    """Share of what remains that each round takes."""
+    rounds: int = 1
+    """How many."""
+    epochs: int | None = None
+    """Of each round; the recipe's own by default."""
+    dense_epochs: int | None = None
+    """Of the dense network's training, where it is trained here; the recipe's own by default."""
+    units: str = "heads,neurons"
+    """What is removed whole, with commas between: heads and neurons of a ViT, channels of a CNN or ResNet."""
+    criterion: Literal["remain", "magnitude", "l1", "l2", "saliency", "random"] = "saliency"
+    """What makes a unit worth keeping."""
+    rank: Literal["global", "layer"] = "global"
+    """Units compete over all blocks, or in each block by itself."""
+    reg: float = 1.0
+    """rsst: where lambda ends."""
+    exp: float = 4.0
+    """rsst: how late lambda rises, in the schedule `rsst`."""
+    growth: Literal["rsst", "linear", "quadratic", "cubic", "exponential"] = "rsst"
+    """rsst: how lambda rises."""
+    growth_share: float = 0.7
+    """rsst: how much of a round's epochs passes before the cut."""
+    fillback: float = 0.2
+    """refill: share of the units lost that is given back. 0 is the paper's Refill, 1 removes nothing."""
+    rewind: int = 0
+    """imp and refill: the epoch of the dense training whose weights rounds go back to; 0: those it began with."""
+    round_to: int = 1
+    """Neurons and channels kept in a block are a multiple of this; 8 is quick on GPUs."""
+    least_neurons: int = 1
+    """Neurons (channels) that stay in every block."""
+    allow_empty: bool = False
+    """Let a block lose all its heads or all its neurons."""
+    patch_embed: bool = False
+    """imp and refill: the patch filter may lose weights too."""
+    score_batches: int = 16
+    """Training batches that units are scored on."""
+    controls: str = "none"
+    """What the network is held against, at equal epochs: none, all, or some of dense, random, reinit, oneshot."""
+    seeds: int = 1
+    """How many times everything is done, from --seed on."""
+
+    def __post_init__(self) -> None:
+        for name, floor in (("rounds", 1), ("seeds", 1), ("round_to", 1), ("least_neurons", 1), ("rewind", 0)):
+            value = getattr(self, name)
+            require(value >= floor, name, f"{floor} or more", value)
+        for name in ("epochs", "dense_epochs"):
+            value = getattr(self, name)
+            require(value is None or value >= 1, name, "1 or more", value)
+        require(
+            self.score_batches >= 10, "score_batches", "10 or more: fewer tell of their pictures", self.score_batches
+        )
+        require(0 < self.rate < 1, "rate", "a share above 0 and below 1", self.rate)
+        require(0 <= self.fillback <= 1, "fillback", "a share from 0 to 1", self.fillback)
+        require(0 < self.growth_share < 1, "growth_share", "a share above 0 and below 1", self.growth_share)
+        for name in ("reg", "exp"):
+            value = getattr(self, name)
+            require(0 < value < float("inf"), name, "a positive number", value)
+        _require_known("units", self.kinds, KIND_NAMES)
+        _require_known("controls", self.held_against, CONTROLS)
+        masked = self.algorithm in ("imp", "refill")
+        require(
+            self.criterion != "remain" or self.algorithm == "refill",
+            "criterion",
+            "one that needs no unstructured mask, which only refill makes",
+            self.criterion,
+            fix="--criterion saliency, or --algorithm refill",
+        )
+        require(
+            self.rewind == 0 or masked,
+            "rewind",
+            "0 with this algorithm, which goes on from trained weights",
+            self.rewind,
+            fix="leave it out, or --algorithm imp or refill",
+        )
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        return _listed(self.units)
+
+    @property
+    def held_against(self) -> tuple[str, ...]:
+        """The controls, in the order of their table."""
+        named = _listed(self.controls)
+        if named == ("all",):
+            return CONTROLS
+        return (
+            ()
+            if named == ("none",)
+            else tuple(name for name in CONTROLS if name in named)
+            + tuple(name for name in named if name not in CONTROLS)
+        )
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
+
+
+def _require_known(name: str, given: Sequence[str], known: Sequence[str]) -> None:
+    require(bool(given) or name == "controls", name, f"some of {', '.join(known)}", "nothing")
+    for word in given:
+        require(
+            word in known, name, f"some of {', '.join(known)}, with commas between", word, fix=did_you_mean(word, known)
+        )
