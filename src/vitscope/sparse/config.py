@@ -21,8 +21,8 @@ class SparseConfig:
     """Rounds of training and removing. Of what remains, each takes `rate`: after k rounds (1 - rate)^k is left."""
 
     algorithm: Algorithm = "rsst"
-    """imp: single weights, rewound. refill: as many whole units as such a mask is worth, rewound. rsst: doomed units are
-    drawn to 0 in training, then cut out. oneshot: cut out at once."""
+    """imp: single weights, rewound. refill: as many whole units as such a mask is worth, rewound. rsst: doomed units
+    are drawn to 0 in training, then cut out. oneshot: cut out at once."""
     rate: float = 0.2
     """Share of what remains that each round takes."""
     rounds: int = 1

@@ -1,4 +1,4 @@
-"""`rounds.csv`: a row for every network that was trained, removed from and measured. The report is made from it alone."""
+"""`rounds.csv`: a row for every network that was trained and measured. The report is made from it alone."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Row:
     seed: int
     round: int
     network: str
-    """`dense` (round 0), the algorithm, or a control: control:dense, control:random, control:reinit, control:oneshot."""
+    """`dense` (round 0), the algorithm, or a control: `control:dense`, `:random`, `:reinit`, `:oneshot`."""
     heads_removed: float | None = None
     neurons_removed: float | None = None
     channels_removed: float | None = None
