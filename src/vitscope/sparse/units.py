@@ -31,6 +31,11 @@ class Units:
 
     # --- asking -------------------------------------------------------------------------------------------------
 
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of units this network has."""
+        return KINDS
+
     def of(self, kind: str) -> Flags:
         return {HEADS: self.heads, NEURONS: self.neurons}[kind]
 
