@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vitscope.core.files import write_atomically
+from vitscope.core.page_style import whole_page
 from vitscope.doctor.causes.text import Language
 from vitscope.doctor.picture import Picture
 from vitscope.doctor.report.as_json import plain
@@ -44,13 +45,7 @@ def as_page(report: Report, language: Language) -> str:
     verdict = VERDICTS[report.verdict].said(language, {})
     title = f"vitscope doctor{': ' if language == 'en' else '：'}{verdict}"
     body = "\n".join(_body(report, language, verdict))
-    return (
-        f'<!doctype html>\n<html lang="{HTML_LANGUAGE[language]}">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="color-scheme" content="light dark">\n'
-        f"<title>{escape(title)}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n{body}\n</main>\n</body>\n"
-        "</html>\n"
-    )
+    return whole_page(title, body, style=STYLE, language=HTML_LANGUAGE[language])
 
 
 def _body(report: Report, language: Language, verdict: str) -> Iterator[str]:
