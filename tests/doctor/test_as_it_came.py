@@ -92,6 +92,44 @@ def test_becoming_a_patient_leaves_no_trace() -> None:
     assert all(module.training for module in model.modules())
 
 
+class Counting(torch.nn.Module):
+    """Counts its passes, in evaluation mode too, and makes a buffer in the first one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(768, CLASSES)
+        self.register_buffer("passes", torch.zeros(()))
+        self.register_buffer("scale", None)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        self.passes += 1
+        self.scale = torch.ones(()) if self.scale is None else self.scale
+        return self.layer(images.flatten(1)) * self.scale
+
+
+def test_even_the_first_look_at_the_outputs_is_undone() -> None:
+    model = Counting()
+    module_patient(model, loader_of(*pictures()))
+    assert float(model.passes) == 0
+    assert model.scale is None
+
+
+def test_a_model_that_learns_its_sizes_in_its_first_pass_can_come() -> None:
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.LazyLinear(CLASSES))
+    assert module_patient(model, loader_of(*pictures())).num_classes == CLASSES
+
+
+def test_gradients_stay_where_they_were(patient: Make) -> None:
+    """Others may hold them: a parameter's gradient may be a view of something larger."""
+    one = patient()
+    weight = next(one.model.parameters())
+    weight.grad = held = torch.full_like(weight, 3.0)
+    with as_it_came(one):
+        upset(one)
+    assert weight.grad is held
+    assert bool((held == 3.0).all())
+
+
 def test_a_part_that_is_in_another_mode_stays_in_it() -> None:
     """A frozen BatchNorm, say."""
     model = small_vit().train()

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from vitscope.core.seed import preserved_rng
 from vitscope.doctor.patient import Patient
@@ -47,13 +48,29 @@ def as_it_came(patient: Patient) -> Iterator[None]:
                 generator.set_state(state)
 
 
+@contextlib.contextmanager
+def module_as_it_came(module: nn.Module) -> Iterator[None]:
+    """A module alone. One whose sizes are not known before its first pass (a lazy one) gets them, and keeps them."""
+    kept = (
+        None if is_lazy else _KeptModule(module)
+    )
+    modes = [(one, one.training) for one in module.modules()]
+    try:
+        yield
+    finally:
+        if kept is not None:
+            kept.put_back()
+        for one, mode in modes:
+            one.training = mode
+
+
 class _KeptTensors:
-    """By identity, so that tied weights stay tied."""
+    """By identity, so that tied weights stay tied, and gradients stay where others may look for them."""
 
     def __init__(self, tensors: Iterable[Tensor]) -> None:
         self.tensors = [(one, one.detach().clone()) for one in tensors]
         self.grads = [
-            (one, None if one.grad is None else one.grad.clone(), one.requires_grad)
+            (one, one.grad, None if one.grad is None else one.grad.clone(), one.requires_grad)
             for one, _ in self.tensors
             if one.is_leaf and one.is_floating_point()
         ]
@@ -62,9 +79,9 @@ class _KeptTensors:
     def put_back(self) -> None:
         for tensor, kept in self.tensors:
             tensor.copy_(kept)
-        for parameter, grad, requires in self.grads:
+        for parameter, grad, kept, requires in self.grads:
             parameter.requires_grad_(requires)
-            parameter.grad = grad
+            parameter.grad = grad if grad is None or kept is None else grad.copy_(kept)
 
 
 class _KeptModule:

@@ -15,6 +15,7 @@ from torch.utils.data import IterableDataset
 from vitscope.core.errors import InputError, expected
 from vitscope.core.seed import preserved_rng
 from vitscope.doctor.anatomy import Anatomy, anatomy_of
+from vitscope.doctor.as_it_came import module_as_it_came
 from vitscope.doctor.patient import Batches, Facts, Loss, Pair, Patient, as_logits, one_class_each
 from vitscope.doctor.torch_trainer import TorchTrainer
 
@@ -115,17 +116,12 @@ def _batches(loader: Iterable[Any]) -> Batches:
 
 def _outputs(model: nn.Module, images: Tensor, labels: Tensor) -> int:
     """What the model gives for each picture. One that fails has a check to say so, and as many classes as it seems."""
-    modes = [(one, one.training) for one in model.modules()]
-    model.eval()
     try:
-        with torch.no_grad():
-            return as_logits(model(images)).shape[-1]
+        with module_as_it_came(model), torch.no_grad():
+            return as_logits(model.eval()(images)).shape[-1]
     except Exception:  # a model may fail in any way, and `forward_pass` tells how
         heads = [module for module in model.modules() if isinstance(module, nn.Linear)]
         return heads[-1].out_features if heads else int(one_class_each(labels).max()) + 1
-    finally:
-        for one, mode in modes:
-            one.training = mode
 
 
 @contextlib.contextmanager
