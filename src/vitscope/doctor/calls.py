@@ -14,6 +14,8 @@ from vitscope.doctor.patient import as_logits
 
 Swap = Callable[[Tensor], Tensor]
 """What a part gave -> what the rest of the network is told it gave."""
+MOST_HEADS = 4
+"""That a model may have beside its classifier."""
 
 
 @dataclass(frozen=True)
@@ -88,9 +90,21 @@ def pass_with(model: nn.Module, images: Tensor, swaps: dict[str, Swap], watched:
     return caught[-1] if caught else logits
 
 
-def last_linear(calls: list[Call]) -> Call | None:
-    """What gives the logits, as far as one can see: the last linear layer that ran."""
-    return next((call for call in reversed(calls) if isinstance(call.module, nn.Linear)), None)
+@torch.no_grad()
+def classifier_of(model: nn.Module, images: Tensor) -> Call | None:
+    """What gives the logits, as far as one can see: the last linear layer that they hang on. Heads beside it, for an
+    auxiliary loss or a teacher, may run after it."""
+    linears = [call for call in calls_of(model, images) if isinstance(call.module, nn.Linear)]
+    plain = pass_with(model, images, {})
+    for call in linears[: -MOST_HEADS - 1 : -1]:
+        if not torch.equal(pass_with(model, images, {call.name: _otherwise}), plain):
+            return call
+    return linears[-1] if linears else None
+
+
+def _otherwise(gave: Tensor) -> Tensor:
+    """Not by the same for all: softmax does not feel that."""
+    return gave + torch.linspace(1, 2, gave.shape[-1]).to(gave)
 
 
 def is_leaf(module: nn.Module) -> bool:

@@ -209,6 +209,14 @@ NOTES: tuple[Remark, ...] = (
         ),
     ),
     Remark(
+        name="reached_beside",
+        text=Text(
+            "{count} parameters ({share:.1%}) learn nothing from the loss of the logits, only from what the model gives "
+            "besides or your own step adds: {names}.",
+            "{count} 个参数（{share:.1%}）不从 logits 的损失中学习，只从模型的其他输出或您自己的训练步骤中学习：{names}。",
+        ),
+    ),
+    Remark(
         name="linear_probe",
         text=Text(
             "{share:.0%} of the parameters stay as they are, on weights that look trained: a linear probe.",

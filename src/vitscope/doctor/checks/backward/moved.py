@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vitscope.doctor.anatomy import looks_trained
-from vitscope.doctor.calls import calls_of, last_linear
+from vitscope.doctor.calls import classifier_of
 from vitscope.doctor.checks.backward.reach import names_and_share
 from vitscope.doctor.finding import Finding, Note, Seen
 from vitscope.doctor.patient import Patient
@@ -38,8 +38,8 @@ def moved(patient: Patient) -> Seen:
 
 
 def _head(patient: Patient) -> str | None:
-    """The last linear layer that ran, where it gives the logits."""
+    """The last linear layer, where it gives the logits."""
     images, _ = patient.sample(2)
     patient.model.eval()
-    call = last_linear(calls_of(patient.model, images))
+    call = classifier_of(patient.model, images)
     return call.name if call is not None and call.gave.shape[-1] == patient.num_classes else None

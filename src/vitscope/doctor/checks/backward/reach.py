@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from vitscope.doctor.checks.backward.beside import reached_beside
 from vitscope.doctor.checks.forward.position import nudge
 from vitscope.doctor.finding import Finding, Note, Seen
 from vitscope.doctor.modes import train_without_chance
@@ -34,11 +35,16 @@ def reach(patient: Patient) -> Seen:
                 raise
             grads = {}
     unreached = [name for name in learning if name not in grads or not grads[name].any()]
+    beside = reached_beside(patient, images) if unreached else set[str]()
+    spared = [name for name in unreached if name in beside]
+    unreached = [name for name in unreached if name not in beside]
     cut = [name for name in unreached if name.rpartition(".")[0] in used.names]
     unused = [name for name in unreached if name not in set(cut)]
     total = sum(one.numel() for one in model.parameters())
     share = sum(learning[name].numel() for name in cut) / total
-    seen = Seen(measured={"unreached": len(unreached), "cut_share": share})
+    seen = Seen(measured={"unreached": len(unreached), "cut_share": share, "reached_beside": len(spared)})
+    if spared:
+        seen.notes.append(Note("reached_beside", names_and_share(patient, spared)))
     if cut and (share >= UNREACHED_SHARE or len(cut) == len(learning)):
         seen.findings.append(Finding("no_gradient_for", 0.96, names_and_share(patient, cut)))
     unused_share = sum(learning[name].numel() for name in unused) / total

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from vitscope.doctor.attention_parts import is_attention
-from vitscope.doctor.calls import Call, calls_of, is_leaf, last_linear, pass_with
+from vitscope.doctor.calls import Call, calls_of, classifier_of, is_leaf, pass_with
 from vitscope.doctor.finding import Finding, Seen
 from vitscope.doctor.patient import Patient
 from vitscope.doctor.thresholds.forward import ATTENTION_PICTURES, NO_SPREAD
@@ -23,7 +23,7 @@ def branches(patient: Patient) -> Seen:
     found = _branches(calls)
     if not found:
         return Seen(left_out="no_attention_to_see")
-    head = last_linear(calls)
+    head = classifier_of(patient.model, images[:2])
     watched = None if head is None else head.module
     lost = [
         name

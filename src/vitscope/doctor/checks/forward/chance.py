@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from vitscope.doctor.calls import calls_of, last_linear, pass_with
+from vitscope.doctor.calls import classifier_of, pass_with
 from vitscope.doctor.finding import Finding, Seen
 from vitscope.doctor.modes import drop_rates, train_with_still_norms
 from vitscope.doctor.patient import Patient
@@ -22,7 +22,7 @@ def chance(patient: Patient) -> Seen:
         return Seen(left_out="nothing_left_to_chance")
     images, _ = patient.sample(FORWARD_PICTURES)
     model.eval()
-    head = last_linear(calls_of(model, images[:2]))
+    head = classifier_of(model, images[:2])
     train_with_still_norms(model)
     rows = [pass_with(model, images, {}, None if head is None else head.module) for _ in range(PASSES)]
     agreement = _agreement([one.flatten(1).float() for one in rows])

@@ -7,7 +7,7 @@ import contextlib
 import torch
 from torch import Tensor, nn
 
-from vitscope.doctor.calls import calls_of, last_linear, pass_with
+from vitscope.doctor.calls import classifier_of, pass_with
 from vitscope.doctor.finding import Finding, Seen
 from vitscope.doctor.modes import is_batch_norm
 from vitscope.doctor.patient import Patient
@@ -49,7 +49,7 @@ def _knows_no_pictures(model: nn.Module) -> bool:
 def features_of(patient: Patient, images: Tensor) -> Tensor:
     """What the last linear layer is given, a row for each picture (a new head may be all zeros and say nothing), else
     the logits."""
-    head = last_linear(calls_of(patient.model, images[:2]))
+    head = classifier_of(patient.model, images[:2])
     rows = pass_with(patient.model, images, {}, None if head is None else head.module)
     if rows.shape[0] != len(images):
         rows = pass_with(patient.model, images, {})

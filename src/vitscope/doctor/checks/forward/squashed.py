@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from vitscope.doctor.calls import calls_of, last_linear, pass_with
+from vitscope.doctor.calls import classifier_of, pass_with
 from vitscope.doctor.finding import Finding, Seen
 from vitscope.doctor.patient import Patient
 from vitscope.doctor.thresholds.forward import FORWARD_PICTURES, LITTLE_ROOM, MOST_SMOOTHING, PROBABILITY_SLACK
@@ -48,7 +48,7 @@ def squashed(patient: Patient) -> Seen:
 
 def _reach(patient: Patient, images: Tensor, classes: int) -> tuple[float, float] | None:
     """The least and the most the model gives where its last layer is as sure as can be of one class."""
-    head = last_linear(calls_of(patient.model, images))
+    head = classifier_of(patient.model, images)
     if head is None or head.gave.shape[-1] != classes:
         return None
 
