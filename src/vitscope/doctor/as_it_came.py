@@ -51,9 +51,9 @@ def as_it_came(patient: Patient) -> Iterator[None]:
 @contextlib.contextmanager
 def module_as_it_came(module: nn.Module) -> Iterator[None]:
     """A module alone. One whose sizes are not known before its first pass (a lazy one) gets them, and keeps them."""
-    kept = (
-        None if is_lazy else _KeptModule(module)
-    )
+    held = (*module.parameters(), *module.buffers())
+    is_lazy = any(isinstance(one, UninitializedParameter | UninitializedBuffer) for one in held)
+    kept = None if is_lazy else _KeptModule(module)
     modes = [(one, one.training) for one in module.modules()]
     try:
         yield

@@ -116,12 +116,12 @@ def _batches(loader: Iterable[Any]) -> Batches:
 
 def _outputs(model: nn.Module, images: Tensor, labels: Tensor) -> int:
     """What the model gives for each picture. One that fails has a check to say so, and as many classes as it seems."""
-    try:
-        with module_as_it_came(model), torch.no_grad():
+    with module_as_it_came(model), torch.no_grad():
+        try:
             return as_logits(model.eval()(images)).shape[-1]
-    except Exception:  # a model may fail in any way, and `forward_pass` tells how
-        heads = [module for module in model.modules() if isinstance(module, nn.Linear)]
-        return heads[-1].out_features if heads else int(one_class_each(labels).max()) + 1
+        except Exception:  # a model may fail in any way, and `forward_pass` tells how
+            heads = [module for module in model.modules() if isinstance(module, nn.Linear)]
+            return heads[-1].out_features if heads else int(one_class_each(labels).max()) + 1
 
 
 @contextlib.contextmanager
