@@ -11,6 +11,7 @@ from fractions import Fraction
 from torch import Tensor
 
 from vitscope.core.errors import InputError
+from vitscope.sparse.choose import Rank
 from vitscope.sparse.layout import Group
 from vitscope.sparse.units import as_written
 
@@ -27,11 +28,15 @@ def keep_count(survivors: int, entries: int, count: int, *, fillback: float = 0.
 
 
 def gone_by_masks(
-    groups: Iterable[Group], masks: Mapping[str, Tensor], *, fillback: float = 0.0
-) -> dict[str, list[int]]:
-    """Of each kind how many units of each block are gone, as `choose` takes it."""
-    gone: dict[str, list[int]] = {}
+    groups: Iterable[Group], masks: Mapping[str, Tensor], *, fillback: float = 0.0, rank: Rank = "layer"
+) -> dict[str, int | list[int]]:
+    """Of each kind how many units are gone, as `choose` takes it: of each block, or (`global`) of all together, where
+    the units of all blocks are one group."""
+    counted: dict[str, list[tuple[int, int, int]]] = {}
     for group in groups:
+        if group.count == 0:
+            counted.setdefault(group.kind, []).append((0, 0, 0))
+            continue
         found = [masks[piece.name] for piece in group.own if piece.name in masks]
         if not found:
             raise InputError(
@@ -39,6 +44,11 @@ def gone_by_masks(
                 fix="give masks over attn.qkv, attn.proj, mlp.fc1 and mlp.fc2",
             )
         survivors, entries = sum(int(mask.sum()) for mask in found), sum(mask.numel() for mask in found)
-        kept = keep_count(survivors, entries, group.count, fillback=fillback)
-        gone.setdefault(group.kind, []).append(group.count - kept)
-    return gone
+        counted.setdefault(group.kind, []).append((survivors, entries, group.count))
+
+    def lost(survivors: int, entries: int, count: int) -> int:
+        return count - keep_count(survivors, entries, count, fillback=fillback) if count else 0
+
+    if rank == "layer":
+        return {kind: [lost(*counts) for counts in blocks] for kind, blocks in counted.items()}
+    return {kind: lost(*map(sum, zip(*blocks, strict=True))) for kind, blocks in counted.items()}

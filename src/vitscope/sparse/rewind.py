@@ -78,15 +78,20 @@ class RewindKeeper:
     run ends with. What a run begins with is no step of it: take `RewindPoint.of(model)`.
     """
 
-    def __init__(self, path: str | Path, *, step: int) -> None:
-        if step < 1:
+    def __init__(self, path: str | Path, *, step: int | None = None, epoch: int | None = None) -> None:
+        """Of one step, or of the end of one epoch."""
+        given = step if epoch is None else epoch
+        if given is None or given < 1 or None not in (step, epoch):
             raise ConfigError(
-                expected("the step to rewind to", "1 or more", step), fix="RewindPoint.of(model) for step 0"
+                expected("what to rewind to", "a step or an epoch, 1 or more", f"step {step}, epoch {epoch}"),
+                fix="RewindPoint.of(model) for step 0",
             )
-        self.path, self.step = Path(path), step
+        self.path, self.step, self.epoch = Path(path), step, epoch
 
     def begin(self, work: Work, sample: Callable[[], Any]) -> None:
-        """Nothing yet."""
+        """Nothing yet; but how many steps an epoch has is known now."""
+        if self.epoch is not None:
+            self.step = self.epoch * work.steps_per_epoch
 
     def see(self, work: Work) -> None:
         if work.step == self.step:

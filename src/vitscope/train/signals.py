@@ -13,6 +13,8 @@ from typing import Any
 from vitscope.core.errors import EXIT_INTERRUPTED, EXIT_TERMINATED
 
 EXIT_CODES = {signal.SIGINT: EXIT_INTERRUPTED, signal.SIGTERM: EXIT_TERMINATED}
+PAUSE = 1000
+"""In place of a signal's number: who started the run wants it to save and leave here."""
 
 
 class StopFlag:
@@ -46,15 +48,32 @@ class StopFlag:
         return self.signal is not None
 
     @property
+    def is_paused(self) -> bool:
+        """Raised by `pause`, and by no signal since."""
+        return self.signal == PAUSE
+
+    @property
     def exit_code(self) -> int:
-        return EXIT_CODES[signal.Signals(self.signal)] if self.signal is not None else 0
+        return 0 if self.signal is None or self.is_paused else EXIT_CODES[signal.Signals(self.signal)]
 
     @property
     def cause(self) -> str:
+        if self.is_paused:
+            return "the plan"
         return "Ctrl-C" if self.signal == signal.SIGINT else "SIGTERM"
 
     def raise_flag(self, number: int = signal.SIGTERM) -> None:
         self.signal = number
+
+    def pause(self) -> None:
+        """Save and leave, to go on later: a signal that was heard before still counts."""
+        if self.signal is None:
+            self.signal = PAUSE
+
+    def lower(self) -> None:
+        """After a pause: go on. A signal stays."""
+        if self.is_paused:
+            self.signal = None
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
         if self.signal == signal.SIGINT and number == signal.SIGINT:

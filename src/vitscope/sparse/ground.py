@@ -1,0 +1,139 @@
+"""What all networks of one seed stand on: settings, pictures, the device; loading, scoring and judging on it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from torch import Tensor
+
+from vitscope.core.config import updated
+from vitscope.core.device import pick_device
+from vitscope.core.seed import derive_seed
+from vitscope.data.config import AugmentConfig
+from vitscope.data.loaders.choose import make_loader
+from vitscope.models.model import VisionModel
+from vitscope.sparse.choose import Scores
+from vitscope.sparse.config import SparseConfig
+from vitscope.sparse.criteria import criterion
+from vitscope.sparse.criteria.evidence import Evidence
+from vitscope.train.config import TrainConfig
+from vitscope.train.evaluate import Evaluation, evaluate
+from vitscope.train.precision import choose_dtype
+from vitscope.train.resume import trainable
+from vitscope.train.setup import Bench, lay_out, make_model, settle
+from vitscope.train.signals import StopFlag
+from vitscope.weights.load import load_model
+
+Say = Callable[[str], None]
+
+
+class StoppedError(Exception):
+    """A signal came. Everything is saved, and the same call goes on from there."""
+
+    def __init__(self, exit_code: int) -> None:
+        super().__init__(f"stopped by a signal, exit code {exit_code}")
+        self.exit_code = exit_code
+
+
+@dataclass
+class Ground:
+    """Of one seed. `config` is what networks are trained by, `sparse` what is done to them."""
+
+    config: TrainConfig
+    sparse: SparseConfig
+    folder: Path
+    stop: StopFlag
+    say: Say
+
+    @cached_property
+    def bench(self) -> Bench:
+        dataset = trainable(self.config.data)
+        return lay_out(settle(self.config, dataset), dataset, pick_device(self.config.loop.device))
+
+    @property
+    def seed(self) -> int:
+        return self.config.loop.seed
+
+    @property
+    def epochs(self) -> int:
+        """Of a round."""
+        return self.sparse.epochs or self.config.loop.epochs
+
+    @cached_property
+    def steps_per_epoch(self) -> int:
+        """As the engine counts them: whole batches only."""
+        loader = self.bench.loader("train", training=True, say=self.say)
+        try:
+            return loader.num_batches
+        finally:
+            loader.close()
+
+    def first_model(self, *, seed: int | None = None) -> VisionModel:
+        """The network as a run with these settings would begin with it, on the CPU."""
+        bench = self.bench
+        if seed is not None:
+            config = updated(bench.config, loop=updated(bench.config.loop, seed=seed))
+            bench = lay_out(config, bench.dataset, bench.device)
+        return make_model(bench, self.say)
+
+    def load(self, folder: Path) -> VisionModel:
+        return load_model(folder, say=False)
+
+    def scores(self, model: VisionModel, name: str, *, masks: Mapping[str, Tensor] | None = None) -> Scores:
+        """By the criterion of this name, on training pictures that are shuffled and not varied."""
+        evidence = Evidence(model=model.to(self.bench.device), batches=self._pictures(), masks=masks, seed=self.seed)
+        try:
+            return criterion(name)(evidence)
+        finally:
+            model.to("cpu")
+
+    def judge(self, model: VisionModel, part: str = "val") -> Evaluation:
+        """On all pictures of a part, as evaluation in training does it."""
+        config, bench = self.config, self.bench
+        loader = bench.loader(part, training=False, say=self.say)
+        try:
+            found = evaluate(
+                model.to(bench.device),
+                loader,
+                num_classes=bench.dataset.num_classes,
+                dtype=choose_dtype(config.precision, bench.device),
+                stop=lambda: bool(self.stop),
+                say=self.say,
+            )
+        finally:
+            loader.close()
+            model.to("cpu")
+        if found is None:
+            raise StoppedError(self.stop.exit_code)
+        return found
+
+    def some_images(self) -> Tensor:
+        """The first validation pictures, on the CPU."""
+        loader = self.bench.loader("val", training=False, say=self.say)
+        try:
+            return next(iter(loader.epoch(0))).images.cpu()
+        finally:
+            loader.close()
+
+    def _pictures(self) -> Iterator[tuple[Tensor, Tensor]]:
+        bench, config = self.bench, self.config
+        loader = make_loader(
+            bench.dataset,
+            "train",
+            preprocess=bench.preprocess,
+            augment=AugmentConfig(),
+            training=True,
+            seed=derive_seed(self.seed, "sparse scores"),
+            device=bench.device,
+            batch_size=config.data.batch_size,
+        )
+        try:
+            epochs = itertools.chain.from_iterable(loader.epoch(number) for number in itertools.count())
+            for images, labels, _ in itertools.islice(epochs, self.sparse.score_batches):
+                yield images, labels
+        finally:
+            loader.close()

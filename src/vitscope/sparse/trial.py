@@ -1,0 +1,96 @@
+"""One seed of an experiment: its ground, the dense network, and the weights that rounds go back to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from vitscope.models.model import VisionModel
+from vitscope.sparse.ground import Ground
+from vitscope.sparse.outcome import Outcome, once
+from vitscope.sparse.rewind import RewindKeeper, RewindPoint
+from vitscope.sparse.stage import train_stage
+from vitscope.weights.folder import save_model
+
+REWIND = "rewind.safetensors"
+
+
+@dataclass
+class Trial:
+    """Networks of one seed."""
+
+    ground: Ground
+    dense: Outcome
+    rewind: RewindPoint
+
+    @cached_property
+    def dense_model(self) -> VisionModel:
+        """Trained; not to be changed."""
+        return self.ground.load(self.dense.model)
+
+    def rewound(self) -> VisionModel:
+        """A dense network with the weights of the rewind point, whose hash is checked."""
+        model = self.ground.load(self.dense.model)
+        self.rewind.restore(model)
+        return model
+
+    def round_folder(self, number: int, name: str) -> Path:
+        return self.ground.folder / f"round-{number}" / name
+
+
+def begin_trial(ground: Ground, source: str | None) -> Trial:
+    """From a model that is trained already (`source`: whatever `load_model` takes), or by training one."""
+    folder = ground.folder / "dense"
+    rewind = ground.folder / REWIND
+    if source is not None:
+        dense = once(folder, lambda: _given(ground, folder, source))
+        if not rewind.exists():
+            RewindPoint.of(ground.load(dense.model)).save(rewind)
+    else:
+        dense = once(folder, lambda: _trained(ground, folder, rewind))
+    return Trial(ground, dense, RewindPoint.load(rewind))
+
+
+def _given(ground: Ground, folder: Path, source: str) -> Outcome:
+    """A copy, so that the experiment is whole when the run it came from is gone."""
+    ground.say(f"dense network: {source}")
+    model = ground.load(Path(source))
+    bench = ground.bench
+    place = folder / "model"
+    folder.mkdir(parents=True, exist_ok=True)
+    save_model(
+        model, place, preprocessing=bench.preprocess, labels=list(bench.dataset.class_names), overwrite=place.exists()
+    )
+    model = ground.load(place)
+    has_test = len(bench.dataset.splits["test"]) > 0
+    val, test = ground.judge(model), ground.judge(model, "test") if has_test else None
+    return Outcome(
+        folder=folder,
+        model=place,
+        epochs=0,
+        val_accuracy=val.accuracy,
+        test_accuracy=None if test is None else test.accuracy,
+        test_count=None if test is None else test.count,
+    )
+
+
+def _trained(ground: Ground, folder: Path, rewind: Path) -> Outcome:
+    epoch = ground.sparse.rewind
+    keepers = []
+    if epoch:
+        keepers = [RewindKeeper(rewind, epoch=epoch)]
+    elif not rewind.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        RewindPoint.of(ground.first_model()).save(rewind)
+    epochs = ground.sparse.dense_epochs or ground.config.loop.epochs
+    ground.say(f"dense network: {epochs} epochs")
+    found = train_stage(ground, folder, epochs=epochs, between_steps=keepers)
+    return Outcome(
+        folder=folder,
+        model=found.model,
+        epochs=0,
+        val_accuracy=found.val_accuracy,
+        test_accuracy=found.test_accuracy,
+        test_count=found.test_count,
+    )
