@@ -13,11 +13,17 @@ from vitscope.models.accounting.hollow import build_hollow
 from vitscope.models.config import MAEConfig, ModelConfig, SimMIMConfig, ViTConfig, pair
 from vitscope.models.fold import fold_alike
 from vitscope.models.layers.drop import DropPath
+from vitscope.models.layers.empty import EmptyAttention, EmptyMlp, OnlyBias
 from vitscope.models.variants import is_classifier
 
 # Modules that never change a shape, unless they mark a place on the road that has no other name.
 SILENT = (nn.Identity, nn.Dropout, DropPath, nn.Sequential)
 SPOKEN = ("pos_drop", "head_drop")
+EMPTY: dict[type[nn.Module], str] = {
+    OnlyBias: "a bias alone, the same for every token",
+    EmptyAttention: "no heads are left",
+    EmptyMlp: "no neurons are left",
+}
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,7 @@ def _note(stages: list[Stage], name: str, config: object) -> Any:
     def hook(module: nn.Module, inputs: Any, output: Any) -> None:
         tensor = output[0] if isinstance(output, tuple) else output
         about = _about(name, config, tuple(tensor.shape)) if isinstance(config, ViTConfig) else ""
+        about = EMPTY.get(type(module), about)
         stages.append(Stage(name, type(module).__name__, tuple(tensor.shape), about))
 
     return hook

@@ -12,11 +12,13 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from vitscope.core.errors import InputError, expected
 from vitscope.models.config import Size, ViTConfig, pair
 from vitscope.models.init import init_mimetic_positions, init_transformer
 from vitscope.models.layers.attention import Attention
 from vitscope.models.layers.block import Block
 from vitscope.models.layers.drop import rising_rates
+from vitscope.models.layers.empty import EmptyAttention, EmptyMlp
 from vitscope.models.layers.mlp import GatedMlp, Mlp
 from vitscope.models.layers.patch import PatchEmbed
 from vitscope.models.layers.pool import AttentionPool
@@ -113,13 +115,14 @@ class ViT(VisionModel):
         return found
 
     def attention_maps(self, images: Tensor, layers: int | Sequence[int] | None = None) -> dict[int, Tensor]:
-        """True attention weights of the chosen layers (all by default): {layer: (B, heads, P + N, P + N)}.
+        """True attention weights of the chosen layers (all by default): {layer: (B, heads, P + N, P + N)}. Blocks that
+        have lost all their heads are left out, and refused where they are asked for.
 
         Computed from q and k by the plain formula in float32 (or better), while every block itself runs fused as
         always. In train mode dropout acts on the road to each layer, as in any forward pass: call `eval()` first.
         """
         self.check_images(images)
-        chosen = choose_layers(layers, len(self.blocks))
+        chosen = self.layers_with_heads(layers)
         tokens, maps = self.place(self.patch_embed(images)), {}
         for i, block in enumerate(self.blocks[: max(chosen) + 1]):
             if i in chosen:
@@ -127,6 +130,24 @@ class ViT(VisionModel):
             if i < max(chosen):
                 tokens = self._run(block, tokens)
         return maps
+
+    def layers_with_heads(self, layers: int | Sequence[int] | None = None) -> list[int]:
+        """The chosen layers, by default all whose attention has heads; a chosen one that has none is refused."""
+        heads = self.config.block_heads
+        some = [layer for layer, count in enumerate(heads) if count > 0]
+        chosen = some if layers is None else choose_layers(layers, len(heads))
+        without = [layer for layer in chosen if heads[layer] == 0]
+        if without or not chosen:
+            raise InputError(
+                expected(
+                    "layers",
+                    "blocks whose attention has heads",
+                    ", ".join(f"block {n}, without" for n in without) or "a model none of whose blocks has any",
+                ),
+                where="ViT.attention_maps",
+                fix=f"take some of {', '.join(map(str, some))}" if some else "there is no attention to look at",
+            )
+        return chosen
 
     def feature_map(self, tokens: Tensor) -> Tensor:
         """Patch tokens as a picture: (B, P + N, D) -> (B, D, h, w)."""
@@ -227,30 +248,14 @@ class ViT(VisionModel):
 
 
 def make_blocks(config: ViTConfig) -> list[Block]:
-    """The blocks of a config; heads and neurons may differ from block to block."""
+    """The blocks of a config; heads and neurons may differ from block to block, and a block may have none."""
     blocks = []
     rates = rising_rates(config.drop_path_rate, config.depth)
     for heads, neurons, rate in zip(config.block_heads, config.block_mlp_dims, rates, strict=True):
-        relative = None
-        if config.position == "relative":
-            relative = RelativeBias(config.grid_size, heads, config.num_prefix_tokens)
-        attn = Attention(
-            config.embed_dim,
-            heads,
-            config.dim_per_head,
-            qkv_bias=config.qkv_bias,
-            qk_norm=config.qk_norm,
-            norm_eps=config.norm_eps,
-            attn_drop=config.attn_drop_rate,
-            proj_drop=config.drop_rate,
-            relative=relative,
-        )
-        mlp_class = GatedMlp if config.mlp == "swiglu" else Mlp
-        mlp = mlp_class(config.embed_dim, neurons, act=config.activation, drop=config.drop_rate)
         block = Block(
             config.embed_dim,
-            attn,
-            mlp,
+            _attention(config, heads),
+            _mlp(config, neurons),
             norm_order=config.norm_order,
             norm_eps=config.norm_eps,
             layer_scale=config.layer_scale,
@@ -258,6 +263,32 @@ def make_blocks(config: ViTConfig) -> list[Block]:
         )
         blocks.append(block)
     return blocks
+
+
+def _attention(config: ViTConfig, heads: int) -> Attention | EmptyAttention:
+    if heads == 0:
+        return EmptyAttention(config.embed_dim, proj_drop=config.drop_rate)
+    relative = None
+    if config.position == "relative":
+        relative = RelativeBias(config.grid_size, heads, config.num_prefix_tokens)
+    return Attention(
+        config.embed_dim,
+        heads,
+        config.dim_per_head,
+        qkv_bias=config.qkv_bias,
+        qk_norm=config.qk_norm,
+        norm_eps=config.norm_eps,
+        attn_drop=config.attn_drop_rate,
+        proj_drop=config.drop_rate,
+        relative=relative,
+    )
+
+
+def _mlp(config: ViTConfig, neurons: int) -> Mlp | GatedMlp | EmptyMlp:
+    if neurons == 0:
+        return EmptyMlp(config.embed_dim, drop=config.drop_rate)
+    form = GatedMlp if config.mlp == "swiglu" else Mlp
+    return form(config.embed_dim, neurons, act=config.activation, drop=config.drop_rate)
 
 
 def _token(count: int, dim: int, present: bool) -> nn.Parameter | None:

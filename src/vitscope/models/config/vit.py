@@ -44,13 +44,13 @@ class ViTConfig:
     depth: int = 12
     """Number of blocks."""
     num_heads: int | tuple[int, ...] = 12
-    """Attention heads, one number or one per block."""
+    """Attention heads, one number or one per block; in such a list 0 is a block whose attention says only its bias."""
     head_dim: int | None = None
     """Numbers per head; by default embed_dim / num_heads."""
     mlp_ratio: float = 4.0
     """Neurons of the MLP as a multiple of embed_dim."""
     mlp_dim: int | tuple[int, ...] | None = None
-    """Neurons of the MLP, one number or one per block; overrides mlp_ratio."""
+    """Neurons of the MLP, one number or one per block (0: the MLP says only its bias); overrides mlp_ratio."""
     mlp: Literal["mlp", "swiglu"] = "mlp"
     """Form of the MLP: plain, or gated (SwiGLU; its third matrix makes mlp_ratio 2.67 cost what plain 4 does)."""
     act: Literal["gelu", "gelu_tanh", "relu", "silu", "quick_gelu"] | None = None
@@ -108,13 +108,13 @@ class ViTConfig:
         if isinstance(heads, tuple):
             require(len(heads) == self.depth, "num_heads", f"{self.depth} numbers, one per block", heads)
             require(
-                self.head_dim is not None or len(set(heads)) == 1,
+                self.head_dim is not None or (len(set(heads)) == 1 and 0 not in heads),
                 "head_dim",
-                "a number, because heads per block differ",
+                "a number, because heads per block differ" if len(set(heads)) > 1 else "a number, as 0 heads say none",
                 None,
                 fix="set head_dim (embed_dim / original heads)",
             )
-        require(all(0 < count <= LARGEST for count in self.block_heads), "num_heads", "positive numbers", heads)
+        _require_per_block("num_heads", heads, "positive numbers")
         if self.head_dim is None:
             count = self.block_heads[0]
             require(
@@ -141,7 +141,8 @@ class ViTConfig:
         if isinstance(self.mlp_dim, tuple):
             require(len(self.mlp_dim) == self.depth, "mlp_dim", f"{self.depth} numbers, one per block", self.mlp_dim)
         require_mlp_ratio(self.embed_dim, self.mlp_ratio)
-        require(all(0 < m <= LARGEST for m in self.block_mlp_dims), "mlp_dim", "positive integers", self.mlp_dim)
+        if self.mlp_dim is not None:
+            _require_per_block("mlp_dim", self.mlp_dim, "positive integers")
 
     def _require_tokens(self) -> None:
         if self.position == "relative":
@@ -208,3 +209,14 @@ class ViTConfig:
         if isinstance(self.mlp_dim, tuple):
             return self.mlp_dim
         return ((self.mlp_dim if self.mlp_dim is not None else int(self.embed_dim * self.mlp_ratio)),) * self.depth
+
+
+def _require_per_block(name: str, given: int | tuple[int, ...], wanted: str) -> None:
+    """One number is of every block, and positive: nobody who types it means a network of biases. A list may have 0s."""
+    if isinstance(given, tuple):
+        require(all(0 <= count <= LARGEST for count in given), name, f"{wanted}, or 0 for a bias alone", given)
+    else:
+        fix = (
+            f"blocks without any are 0s in a list with one number per block ({name}: [3, 0, 3])" if given == 0 else None
+        )
+        require(0 < given <= LARGEST, name, wanted, given, fix=fix)

@@ -8,16 +8,20 @@ from torch import Tensor, nn
 
 from vitscope.models.layers.attention import Attention
 from vitscope.models.layers.drop import DropPath
+from vitscope.models.layers.empty import EmptyAttention, EmptyMlp
 from vitscope.models.layers.scale import LayerScale
 
 
 class Block(nn.Module):
-    """pre: x + attn(norm(x)), x + mlp(norm(x)).  post: norm(x + attn(x)), norm(x + mlp(x))."""
+    """pre: x + attn(norm(x)), x + mlp(norm(x)).  post: norm(x + attn(x)), norm(x + mlp(x)).
+
+    A part that has lost all its heads or neurons reads nothing: where the norm comes before it, there is none.
+    """
 
     def __init__(
         self,
         dim: int,
-        attn: Attention,
+        attn: Attention | EmptyAttention,
         mlp: nn.Module,
         *,
         norm_order: Literal["pre", "post"] = "pre",
@@ -27,11 +31,11 @@ class Block(nn.Module):
     ) -> None:
         super().__init__()
         self.norm_order = norm_order
-        self.norm1 = nn.LayerNorm(dim, eps=norm_eps)
+        self.norm1 = nn.LayerNorm(dim, eps=norm_eps) if _needs_norm(attn, norm_order) else nn.Identity()
         self.attn = attn
         self.ls1 = nn.Identity() if layer_scale is None else LayerScale(dim, layer_scale)
         self.drop_path1 = DropPath(drop_path)
-        self.norm2 = nn.LayerNorm(dim, eps=norm_eps)
+        self.norm2 = nn.LayerNorm(dim, eps=norm_eps) if _needs_norm(mlp, norm_order) else nn.Identity()
         self.mlp = mlp
         self.ls2 = nn.Identity() if layer_scale is None else LayerScale(dim, layer_scale)
         self.drop_path2 = DropPath(drop_path)
@@ -46,3 +50,7 @@ class Block(nn.Module):
     def attention_weights(self, x: Tensor, rope: tuple[Tensor, Tensor] | None = None) -> Tensor:
         """The weights this block's attention gives the tokens `x` it is about to read: (B, heads, N, N)."""
         return self.attn.weights(self.norm1(x) if self.norm_order == "pre" else x, rope)
+
+
+def _needs_norm(part: nn.Module, norm_order: str) -> bool:
+    return norm_order == "post" or not isinstance(part, EmptyAttention | EmptyMlp)
