@@ -19,7 +19,6 @@ from vitscope.infer.explain.reader import reader_of
 from vitscope.infer.explain.subject import looking, subject_of
 from vitscope.infer.pictures import Pictures
 from vitscope.models.config import ViTConfig
-from vitscope.models.model import choose_layers
 from vitscope.models.modes import in_mode
 from vitscope.models.vit import ViT
 
@@ -32,7 +31,7 @@ class Layer(NamedTuple):
 
     number: int
     weights: Tensor
-    """(heads, T, T) in float32: each row one token's look, summing to 1."""
+    """(heads, T, T) in float32: each row one token's look, summing to 1. (0, T, T) of a block without heads."""
     tokens: Tensor
     """(T, D) after the block."""
 
@@ -46,7 +45,10 @@ def each_layer(model: ViT, images: Tensor) -> Iterator[Layer]:
         tokens = model.forward_intermediates(images)
         before = model.place(model.patch_embed(images))
         for number, block in enumerate(model.blocks):
-            weights = block.attention_weights(before, model.rope)[0]  # pyright: ignore[reportCallIssue]
+            if model.config.block_heads[number]:
+                weights = block.attention_weights(before, model.rope)[0]  # pyright: ignore[reportCallIssue]
+            else:
+                weights = before.new_zeros(0, before.shape[1], before.shape[1])
             before = tokens.pop(number)
             yield Layer(number, weights.float(), before[0])
 
@@ -90,9 +92,9 @@ class AttentionMaps:
 def attention_of(
     predictor: Predictor, picture: Pictures, *, layers: int | Sequence[int] | None = None
 ) -> AttentionMaps:
-    """Of one picture; `layers` from 0, negative ones from the end, all by default."""
+    """Of one picture; `layers` from 0, negative ones from the end, by default all whose attention has heads."""
     model, subject = looking(predictor.model), subject_of(predictor, picture)
-    chosen = choose_layers(layers, model.config.depth)
+    chosen = model.layers_with_heads(layers)
     each = each_layer(model, subject.images)
     kept = {layer.number: layer.weights.cpu() for layer in each if layer.number in chosen}
     reader = reader_of(model, subject.images)

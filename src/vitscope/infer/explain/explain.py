@@ -58,6 +58,7 @@ def explain(
     """
     model = looking(predictor.model)
     cfg = model.config
+    model.layers_with_heads(layer if method == "attention" else None)  # refuses where there is nothing to look at
     (layer,) = choose_layers(layer, cfg.depth)
     head = None if head is None else chosen_head(head, cfg.block_heads[layer])
     _refuse_what_does_not_fit(predictor, method, layer == cfg.depth - 1, head, patch)
@@ -70,7 +71,7 @@ def explain(
         for block in each_layer(model, subject.images):
             heads.append(heads_of(block.number, block.weights, cfg))
             looks.append(_of_patches(model, reader.to(block.weights.device) @ block.weights))
-            if block.number <= layer and method == "rollout":
+            if block.number <= layer and method == "rollout" and len(block.weights):  # without heads all goes past
                 rollout.through(block.weights)
             tokens = block.tokens
         if method == "attention":

@@ -37,7 +37,7 @@ class Relevance:
     """What the attention weights matter for one answer: E_h[(dA * A)^+], the mean over heads of what speaks for it."""
 
     layers: list[Tensor] = field(default_factory=list)
-    """Of each layer (T, T), on the CPU."""
+    """Of each layer that has heads (T, T), on the CPU; what has none mixes nothing, and changes nothing here."""
     pool: Tensor | None = None
     """(N,): of the pooling query, where the model pools by attention."""
 
@@ -47,7 +47,7 @@ def relevance_of(model: ViT, images: Tensor, answer: Callable[[Tensor], Tensor])
     any: it flows from the picture."""
     with torch.inference_mode(False), torch.enable_grad(), in_mode(model, training=False):
         images = images.clone().requires_grad_()
-        attentions = [block.attn for block in model.blocks]
+        attentions = [block.attn for block in model.blocks if isinstance(block.attn, Attention)]
         with _watched(attentions, model.attn_pool) as passes:
             said = answer(model(images))
         gradients = torch.autograd.grad(said, [told.mixed for told in passes if told.mixed is not None])

@@ -20,7 +20,7 @@ EVEN = 3.0
 
 def draw_sheet(found: Explanation, path: str | Path) -> Path:
     """Write the PNG: a row for each layer, and for an attention pool: the mean over the picture, then the heads."""
-    rows = [(f"layer {number}", looks) for number, looks in enumerate(found.looks)]
+    rows = [(f"layer {number}", looks) for number, looks in enumerate(found.looks) if len(looks)]
     rows += [("pool", found.pool)] if found.pool is not None else []
     columns = 1 + max(len(looks) for _, looks in rows)
     room = (MOST_WIDTH - 2 * MARGIN - LABEL) // columns - GAP
