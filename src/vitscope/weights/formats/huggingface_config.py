@@ -233,7 +233,9 @@ def _never_held(vit: ViTConfig) -> list[str]:
         "q and k are normalised (qk_norm)": vit.qk_norm,
         f"positions are of the kind '{vit.position}'": vit.position in ("rope", "relative"),
         "the blocks differ in their heads": len(set(vit.block_heads)) > 1,
+        "blocks have lost all their heads": 0 in vit.block_heads,
         "the blocks differ in their neurons": len(set(vit.block_mlp_dims)) > 1,
+        "blocks have lost all their neurons": 0 in vit.block_mlp_dims,
     }
     return [reason for reason, holds in reasons.items() if holds]
 

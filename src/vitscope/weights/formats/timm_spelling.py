@@ -138,8 +138,10 @@ def _unheld_in_blocks(config: ViTConfig) -> list[str]:
         (config.norm_order != "pre", f"norm_order='{config.norm_order}'"),
         (config.position not in ("learned", "none"), f"position='{config.position}'"),
         (len(set(config.block_heads)) > 1, "num_heads that differ from block to block"),
-        (config.dim_per_head * config.block_heads[0] != config.embed_dim, f"head_dim={config.dim_per_head}"),
+        (0 in config.block_heads, "blocks whose attention has no heads (num_heads 0)"),
+        (config.dim_per_head * max(config.block_heads) != config.embed_dim, f"head_dim={config.dim_per_head}"),
         (len(set(config.block_mlp_dims)) > 1, "mlp_dim that differs from block to block"),
+        (0 in config.block_mlp_dims, "blocks whose MLP has no neurons (mlp_dim 0)"),
     )
 
 
