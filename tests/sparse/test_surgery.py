@@ -13,7 +13,7 @@ from torch import Tensor
 import vitscope
 from sparse.sparse_models import KINDS_OF_VIT, pictures, some_kept, vit
 from train.tiny_runs import batch, differing, state_of, take, tiny, weights
-from vitscope.core.errors import InputError, UsageError
+from vitscope.core.errors import InputError
 from vitscope.models.accounting.account import Account
 from vitscope.models.config import ViTConfig
 from vitscope.models.vit import ViT
@@ -79,13 +79,9 @@ def test_blocks_that_stay_alike_need_no_list() -> None:
     assert (shrink(model, alike).config.num_heads, shrink(model, alike).config.head_dim) == (2, 8)
 
 
-def test_an_empty_block_is_refused_in_words() -> None:
-    model = vit()
-    empty = units_of(model).with_kept("neurons", [[False] * 20, [True] * 20])
-    with pytest.raises(UsageError, match="block 0 has no neurons left"):
-        shrink(model, empty)
+def test_units_of_another_network_are_refused() -> None:
     with pytest.raises(InputError, match="units are of another network"):
-        shrink(vit(mlp_dim=24), units_of(model))
+        shrink(vit(mlp_dim=24), units_of(vit()))
 
 
 def formula(config: ViTConfig) -> tuple[int, int]:

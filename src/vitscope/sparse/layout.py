@@ -7,14 +7,14 @@ new list of pieces.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from vitscope.core.errors import UsageError, expected
-from vitscope.models.layers.mlp import GatedMlp
+from vitscope.models.config import ViTConfig
 from vitscope.models.vit import ViT
 from vitscope.weights.folder import unwrapped
 
@@ -67,6 +67,9 @@ class Group:
     block: int
     count: int
     pieces: tuple[Piece, ...]
+    """None where no unit is left."""
+    beside: tuple[str, ...] = ()
+    """Tensors that serve all units together (norms before and between them), and that nothing reads without any."""
 
     @property
     def own(self) -> tuple[Piece, ...]:
@@ -75,6 +78,8 @@ class Group:
     def sums(self, values: Mapping[str, Tensor]) -> Tensor:
         """(count,): of each unit the sum over its own entries, where `values` has the tensor."""
         found = [piece.by_unit(values[piece.name]).sum(1) for piece in self.own if piece.name in values]
+        if self.count == 0:
+            return torch.zeros(0)
         if not found:
             raise KeyError(f"nothing is given of {', '.join(piece.name for piece in self.own)}")
         return torch.stack(found).sum(0)
@@ -82,27 +87,43 @@ class Group:
 
 def groups_of(model: nn.Module) -> tuple[Group, ...]:
     """The groups of units of a network, block by block; of each block its heads, then its neurons."""
-    vit = vit_of(model)
+    config = vit_of(model).config
     groups: list[Group] = []
-    for number, block in enumerate(vit.blocks):
-        attn, mlp = f"blocks.{number}.attn", f"blocks.{number}.mlp"
-        heads, wide = vit.config.block_heads[number], vit.config.dim_per_head
-        pieces = [Piece(f"{attn}.qkv.weight", 0, heads, 3, wide)]
-        if vit.config.qkv_bias:
-            pieces.append(Piece(f"{attn}.qkv.bias", 0, heads, 3, wide))
-        pieces.append(Piece(f"{attn}.proj.weight", 1, heads, 1, wide))
-        if vit.config.position == "relative":
-            pieces.append(Piece(f"{attn}.relative.table", 1, heads, is_own=False))
-        groups.append(Group(HEADS, number, heads, tuple(pieces)))
-
-        neurons, parts = vit.config.block_mlp_dims[number], 2 if isinstance(block.mlp, GatedMlp) else 1
-        pieces = [
-            Piece(f"{mlp}.fc1.weight", 0, neurons, parts),
-            Piece(f"{mlp}.fc1.bias", 0, neurons, parts),
-            Piece(f"{mlp}.fc2.weight", 1, neurons),
-        ]
-        groups.append(Group(NEURONS, number, neurons, tuple(pieces)))
+    for number, (heads, neurons) in enumerate(zip(config.block_heads, config.block_mlp_dims, strict=True)):
+        groups += [_heads(config, number, heads), _neurons(config, number, neurons)]
     return tuple(groups)
+
+
+def _heads(config: ViTConfig, block: int, count: int) -> Group:
+    if count == 0:
+        return Group(HEADS, block, 0, ())
+    attn, wide = f"blocks.{block}.attn", config.dim_per_head
+    pieces = [Piece(f"{attn}.qkv.weight", 0, count, 3, wide)]
+    if config.qkv_bias:
+        pieces.append(Piece(f"{attn}.qkv.bias", 0, count, 3, wide))
+    pieces.append(Piece(f"{attn}.proj.weight", 1, count, 1, wide))
+    if config.position == "relative":
+        pieces.append(Piece(f"{attn}.relative.table", 1, count, is_own=False))
+    norms = [f"{attn}.{name}" for name in ("q_norm", "k_norm") if config.qk_norm]
+    norms += [f"blocks.{block}.norm1"] if config.norm_order == "pre" else []
+    return Group(HEADS, block, count, tuple(pieces), _weights_and_biases(norms))
+
+
+def _neurons(config: ViTConfig, block: int, count: int) -> Group:
+    if count == 0:
+        return Group(NEURONS, block, 0, ())
+    mlp, parts = f"blocks.{block}.mlp", 2 if config.mlp == "swiglu" else 1
+    pieces = (
+        Piece(f"{mlp}.fc1.weight", 0, count, parts),
+        Piece(f"{mlp}.fc1.bias", 0, count, parts),
+        Piece(f"{mlp}.fc2.weight", 1, count),
+    )
+    norms = [f"blocks.{block}.norm2"] if config.norm_order == "pre" else []
+    return Group(NEURONS, block, count, pieces, _weights_and_biases(norms))
+
+
+def _weights_and_biases(layers: Sequence[str]) -> tuple[str, ...]:
+    return tuple(f"{layer}.{leaf}" for layer in layers for leaf in ("weight", "bias"))
 
 
 def vit_of(model: nn.Module) -> ViT:

@@ -19,7 +19,9 @@ LAYERS = ("attn.qkv", "attn.proj", "mlp.fc1", "mlp.fc2")
 
 def prunable(model: nn.Module, *, patch_embed: bool = False) -> list[str]:
     """Names of the weights that unstructured pruning may take from; `patch_embed` only on request."""
+    there = vit_of(model).state_dict()
     names = [f"blocks.{block}.{layer}.weight" for block in range(len(vit_of(model).blocks)) for layer in LAYERS]
+    names = [name for name in names if name in there]  # a block may have no heads, or no neurons
     return [*(["patch_embed.proj.weight"] if patch_embed else []), *names]
 
 

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from vitscope.core.config import updated
-from vitscope.core.errors import UsageError
 from vitscope.models.accounting.hollow import build_hollow
 from vitscope.models.config import ViTConfig
 from vitscope.models.vit import ViT
@@ -19,6 +18,7 @@ from vitscope.sparse.units import Units
 @torch.no_grad()
 def shrink(model: nn.Module, units: Units) -> ViT:
     """A new network of the same family with only the kept units; `model` stays as it is, and shares no memory with it.
+    Of attention without heads and of an MLP without neurons their output bias stays.
 
     It says what `model` says with the removed units at 0. Class names, preprocessing, frozen parameters and the mode of
     the model go with it; where its weights came from (`certificate`) is no longer true of it.
@@ -41,30 +41,24 @@ def shrink(model: nn.Module, units: Units) -> ViT:
 
 def smaller_config(config: ViTConfig, units: Units) -> ViTConfig:
     """Heads and neurons block by block; a head is as wide as before."""
-    heads, neurons = units.counts(HEADS), units.counts(NEURONS)
-    for kind, counts in ((HEADS, heads), (NEURONS, neurons)):
-        if 0 in counts:
-            part = "attention" if kind == HEADS else "MLP"
-            raise UsageError(
-                f"block {counts.index(0)} has no {kind} left, and a model's settings have no word for a block whose "
-                f"{part} is only a bias",
-                where="vitscope.sparse.shrink",
-                fix=f"keep at least one of the {kind} in each block (allow_empty=False)",
-            )
     return updated(
         config,
-        num_heads=_one_if_alike(heads),
+        num_heads=_one_if_alike(units.counts(HEADS)),
         head_dim=config.dim_per_head,
-        mlp_dim=_one_if_alike(neurons),
+        mlp_dim=_one_if_alike(units.counts(NEURONS)),
     )
 
 
 def cut_tensors(model: nn.Module, tensors: Mapping[str, Tensor], units: Units) -> dict[str, Tensor]:
-    """Copies of `tensors` (weights, or a running mean of them, by the names of the large `model`) for the small one."""
+    """Copies of `tensors` (weights, or a running mean of them, by the names of the large `model`) for the small one.
+    What it does not have, because no unit of a group is left, is not among them."""
     cut = dict(tensors)
     for group in groups_of(model):
         kept = units.kept(group)
-        if not bool(kept.all()):
+        if group.count and not bool(kept.any()):
+            for name in (*(piece.name for piece in group.pieces), *group.beside):
+                cut.pop(name, None)
+        elif not bool(kept.all()):
             for piece in group.pieces:
                 if piece.name in cut:
                     cut[piece.name] = piece.cut(cut[piece.name].detach(), kept)
@@ -82,7 +76,8 @@ def slice_optimizer_state(
     """
     shapes = {name: parameter.shape for name, parameter in vit_of(model).named_parameters()}
     keys = {key for tensors in state.values() for key in tensors}
-    sliced: dict[str, dict[str, Tensor]] = {name: {} for name in state}
+    stays = cut_tensors(model, {name: torch.empty(shapes[name], device="meta") for name in state}, units)
+    sliced: dict[str, dict[str, Tensor]] = {name: {} for name in stays}
     for key in sorted(keys):
         like_weights = {
             name: tensors[key]
@@ -92,11 +87,11 @@ def slice_optimizer_state(
         for name, tensor in cut_tensors(model, like_weights, units).items():
             sliced[name][key] = tensor
         for name, tensors in state.items():
-            if key in tensors and name not in like_weights:
+            if key in tensors and name not in like_weights and name in stays:
                 sliced[name][key] = tensors[key].detach().clone()
     return sliced
 
 
 def _one_if_alike(counts: tuple[int, ...]) -> int | tuple[int, ...]:
-    """One number where all blocks are alike: such a model is still any other library's."""
-    return counts[0] if len(set(counts)) == 1 else counts
+    """One number where all blocks are alike: such a model is still any other library's. No number says none at all."""
+    return counts[0] if len(set(counts)) == 1 and counts[0] else counts

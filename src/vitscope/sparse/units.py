@@ -61,7 +61,8 @@ class Units:
         return sum(self.totals(kind)) - sum(self.counts(kind))
 
     def share_removed(self, kind: str) -> float:
-        return self.removed(kind) / sum(self.totals(kind))
+        """Of the units there were; 0 of none."""
+        return self.removed(kind) / max(1, sum(self.totals(kind)))
 
     def is_within(self, other: Units) -> bool:
         """Whether every unit kept here is kept there too."""

@@ -34,7 +34,8 @@ def _means(evidence: Evidence, measure: Callable[[Tensor], Tensor]) -> dict[Grou
     """(c,) each: means over all pictures, tokens and numbers of a unit, while the network runs as it predicts."""
     vit = vit_of(evidence.model)
     sums: dict[Group, Tensor] = {}
-    numbers: dict[Group, int] = dict.fromkeys(evidence.groups, 0)
+    spoken = [group for group in evidence.groups if group.count]
+    numbers: dict[Group, int] = dict.fromkeys(spoken, 0)
 
     def listen(group: Group) -> Callable[[nn.Module, tuple[Any, ...]], None]:
         def hear(module: nn.Module, inputs: tuple[Any, ...]) -> None:
@@ -45,7 +46,7 @@ def _means(evidence: Evidence, measure: Callable[[Tensor], Tensor]) -> dict[Grou
 
         return hear
 
-    handles = [vit.get_submodule(_reader(group)).register_forward_pre_hook(listen(group)) for group in evidence.groups]
+    handles = [vit.get_submodule(_reader(group)).register_forward_pre_hook(listen(group)) for group in spoken]
     try:
         with in_mode(vit, training=False):
             for images, _ in evidence.each_batch():
@@ -53,7 +54,8 @@ def _means(evidence: Evidence, measure: Callable[[Tensor], Tensor]) -> dict[Grou
     finally:
         for handle in handles:
             handle.remove()
-    return {group: total / numbers[group] for group, total in sums.items()}
+    silent = {group: torch.zeros(0, dtype=torch.float64) for group in evidence.groups if not group.count}
+    return {group: total / numbers[group] for group, total in sums.items()} | silent
 
 
 def _reader(group: Group) -> str:
