@@ -321,3 +321,13 @@ def test_a_mean_left_behind_by_a_trained_model(patient: Make) -> None:
         for images, labels in one.train():
             trainer.step(images, labels)
     assert first(one).cause == "ema_stale"
+
+
+def test_logits_for_a_loss_that_wants_log_probabilities(patient: Make) -> None:
+    found = first(patient(loss=nn.NLLLoss()))
+    assert (found.cause, found.ends) == ("log_softmax_missing", True)
+    assert found.picture is not None
+    sound = Then(PlainViT(), lambda logits: logits.log_softmax(-1))
+    assert examined(patient(sound, loss=nn.NLLLoss())).findings == []
+    for loss in (nn.CrossEntropyLoss(label_smoothing=0.1), nn.MultiMarginLoss()):
+        assert examined(patient(loss=loss)).findings == []

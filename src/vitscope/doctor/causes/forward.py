@@ -92,6 +92,26 @@ CAUSES: tuple[Cause, ...] = (
         ),
     ),
     Cause(
+        name="log_softmax_missing",
+        title=Text("The loss wants log-probabilities and is given logits", "损失需要对数概率，得到的却是 logits"),
+        evidence=Text(
+            "Where all logits are raised by {raised:g}, which changes no answer, the loss goes from {start:.3g} to "
+            "{end:.3g}: it has no lowest point.",
+            "把所有 logits 同时提高 {raised:g}（答案不变），损失就从 {start:.3g} 变为 {end:.3g}：它没有下限。",
+        ),
+        cost=Text(
+            "The loss falls without end while outputs grow; what the pictures show hardly matters.",
+            "损失无止境地下降，输出不断变大，图像内容几乎不起作用。",
+        ),
+        action=Text(
+            "Use nn.CrossEntropyLoss (cross_entropy), or let the model end in log_softmax.",
+            "改用 nn.CrossEntropyLoss（cross_entropy），或在模型末尾加 log_softmax。",
+        ),
+        effect=Text(
+            "The loss starts near ln(classes) and is never below 0.", "损失从 ln(类别数) 附近开始，且不会低于 0。"
+        ),
+    ),
+    Cause(
         name="init_zero",
         title=Text("Weights begin without any spread", "权重初始时全部相同"),
         evidence=Text(

@@ -15,10 +15,12 @@ from vitscope.doctor.checks.forward.normalisation import normalisation
 from vitscope.doctor.checks.forward.position import position
 from vitscope.doctor.checks.forward.runs import runs
 from vitscope.doctor.checks.forward.squashed import squashed
+from vitscope.doctor.checks.forward.unbounded import unbounded
 
 CHECKS: tuple[Check, ...] = (
     Check("forward_pass", "forward", runs),
     Check("room_for_logits", "forward", squashed),
+    Check("floor_of_loss", "forward", unbounded),
     Check("first_weights", "forward", beginning),
     Check("pictures_apart", "forward", dependence),
     Check("first_loss", "forward", loss_at_start),
