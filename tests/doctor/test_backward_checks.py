@@ -232,3 +232,31 @@ def test_without_an_optimiser_nothing_is_said_of_it(patient: Make) -> None:
     assert "step_size" in left_out
     assert "optimizer_reach" in left_out
     assert report.verdict == "healthy"
+
+
+@pytest.mark.parametrize("kind", [torch.optim.AdamW, torch.optim.SGD])
+def test_steps_that_climb(patient: Make, kind: Any) -> None:
+    model = small_vit()
+    assert causes(patient(model, optimizer=kind(model.parameters(), 1e-3, maximize=True))) == ["steps_uphill"]
+    assert causes(patient(model, optimizer=kind(model.parameters(), 1e-3, weight_decay=1e-3))) == []
+
+
+def test_a_minus_sign_in_a_step_of_ones_own(patient: Make) -> None:
+    model = plain_cnn()
+    optimizer = torch.optim.SGD(model.parameters(), 1e-2)
+
+    def step(images: Tensor, labels: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        loss = -F.cross_entropy(model(images), labels)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    assert causes(patient(model, optimizer=optimizer, step=step)) == ["steps_uphill"]
+
+
+def test_a_group_that_is_held_still_is_not_trained(patient: Make) -> None:
+    model = PlainViT()
+    body = [one for name, one in model.named_parameters() if not name.startswith("head")]
+    groups = [{"params": body, "lr": 0.0}, {"params": model.head.parameters()}]
+    assert "not_in_optimizer" in causes(patient(model, optimizer=torch.optim.AdamW(groups, 1e-3)))

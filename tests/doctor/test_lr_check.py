@@ -250,3 +250,10 @@ def test_a_run_can_be_looked_at_before_it_is_put_back(patient: Make) -> None:
     hold(one, pool_of(one), 1e-2, steps=4, at_end=lambda: seen.append(next(one.model.parameters()).detach().clone()))
     assert not torch.equal(seen[0], first)
     assert torch.equal(next(one.model.parameters()), first)
+
+
+def test_a_rate_that_is_a_million_times_too_high_is_still_the_rate(patient: Make) -> None:
+    model = small_cnn()
+    found = only(first_steps(patient(model, optimizer=sgd(model, 5e4))))
+    assert found.cause == "lr_too_high"
+    assert found.numbers["proposal"] < 1

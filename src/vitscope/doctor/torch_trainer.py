@@ -34,7 +34,9 @@ class TorchTrainer:
         self.rates = [_top(group) for group in groups]
         self.lr = max(self.rates)
         self.weight_decay = max(float(group.get("weight_decay", 0.0)) for group in groups)
-        held = {id(parameter) for group in groups for parameter in group["params"]}
+        # A group at rate 0 beside others that learn is not moved.
+        moving = [group for group, rate in zip(groups, self.rates, strict=True) if rate > 0 or self.lr == 0]
+        held = {id(parameter) for group in moving for parameter in group["params"]}
         self.moved = frozenset(name for name, parameter in model.named_parameters() if id(parameter) in held)
         self.parameters = [parameter for group in groups for parameter in group["params"]]
 

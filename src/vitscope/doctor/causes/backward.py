@@ -105,6 +105,24 @@ CAUSES: tuple[Cause, ...] = (
         effect=Text("Less than a fifth of the units is off.", "不激活的单元少于五分之一。"),
     ),
     Cause(
+        name="steps_uphill",
+        title=Text("Steps go up the loss, not down", "更新方向反了：损失越走越高"),
+        evidence=Text(
+            "The first step of {optimizer} at lr {lr:.2g} goes the way the loss rises (cosine with its gradient "
+            "{uphill:+.2f}; sound ones are below 0).",
+            "{optimizer} 在学习率 {lr:.2g} 下的第一步朝着损失上升的方向（与梯度的余弦为 {uphill:+.2f}；正常值小于 0）。",
+        ),
+        cost=Text(
+            "The longer it trains, the worse it gets, at any learning rate.",
+            "训练越久越差，任何学习率都一样。",
+        ),
+        action=Text(
+            "Look for maximize=True, a negative learning rate, or a minus sign before the loss of your step.",
+            "检查是否设置了 maximize=True、学习率为负，或训练步骤里的损失多了一个负号。",
+        ),
+        effect=Text("The loss falls within the first steps.", "损失在最初几步内开始下降。"),
+    ),
+    Cause(
         name="accumulation_not_divided",
         title=Text("Accumulated gradients are added up, not averaged", "累积的梯度被相加而没有取平均"),
         evidence=Text(

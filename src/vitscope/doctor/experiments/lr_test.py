@@ -21,6 +21,7 @@ from vitscope.doctor.thresholds.training import (
     HELD_STEPS,
     LOST_TO_LOWER,
     LOW_LOSS,
+    LOWEST_LR_RATIO,
     LR_EDGE_RATIO,
     LR_TOO_LOW_FALL,
     MARGIN_BELOW_EDGE,
@@ -103,11 +104,13 @@ def find_edge(test: LrTest, patient: Patient) -> None:
     if test.edge is not None:
         return
     own = test.runs[test.own]
-    good = test.own
-    for _ in range(3):
+    good, tried = test.own, 0
+    while tried < 3 and good > test.own * LOWEST_LR_RATIO:
         good /= 10
-        if is_good(add(test, patient, good), own):
+        run = add(test, patient, good)
+        if is_good(run, own):
             break
+        tried += not run.is_lost  # a run that is lost takes a few steps only
     else:
         return
     bad = good * 10

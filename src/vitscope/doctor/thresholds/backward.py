@@ -46,6 +46,9 @@ DECAY_TAKEN = 2e-3
 takes 5e-4."""
 SAME_DIRECTION = 0.8
 """Cosine from which the owner's gradient is that of the same loss on the same pictures, but for its length."""
+UPHILL = 0.1
+"""Cosine between the first step of an optimiser and the gradient of the loss. Down is below 0 for all of them: -1
+(SGD), -0.5 to -0.9 (Adam, Muon); a wrong sign turns it round."""
 SUMMED_TIMES = 1.5
 """The optimiser's gradient against the mean gradient. Healthy: 1 to within 1e-3, and 1.08 where attention draws its
 dropout in a function that cannot be stilled."""

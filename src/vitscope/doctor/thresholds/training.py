@@ -77,6 +77,8 @@ LR_TOO_LOW_FALL = 0.35
 healthy rate."""
 USUAL_LR, USUAL_LR_OF_SGD = 3e-4, 1e-2
 """Tried where the patient's own rate is zero or no number."""
+LOWEST_LR_RATIO = 1e-7
+"""Of the patient's rate: lower ones are not looked for. A comma in the wrong place is a factor of a million."""
 LR_EDGE_RATIO = 3.5
 """The edge is known well enough within this factor."""
 MARGIN_BELOW_EDGE = 2.0

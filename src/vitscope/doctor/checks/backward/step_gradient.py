@@ -1,14 +1,16 @@
-"""Is the gradient the optimiser gets the mean gradient of the batch: no multiple of it, and not clipped to nothing?"""
+"""Is the gradient the optimiser gets the mean gradient of the batch: no multiple of it, and not clipped to nothing? And
+do the weights then go down it?"""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from torch import Tensor
 
 from vitscope.doctor.finding import Change, Finding, Note, Seen
 from vitscope.doctor.modes import train_without_chance
-from vitscope.doctor.one_step import mean_gradient, step_batch, watch_step
+from vitscope.doctor.one_step import StepSeen, mean_gradient, step_batch, watch_step
 from vitscope.doctor.patient import Patient
 from vitscope.doctor.still import still
 from vitscope.doctor.thresholds.backward import (
@@ -16,6 +18,7 @@ from vitscope.doctor.thresholds.backward import (
     EXPLODING_NORM,
     SAME_DIRECTION,
     SUMMED_TIMES,
+    UPHILL,
     WHOLE_NUMBER_SLACK,
 )
 
@@ -27,11 +30,13 @@ def step_gradient(patient: Patient) -> Seen:
     if patient.make_trainer is None:
         return Seen(left_out="no_optimizer")
     trainer = patient.make_trainer()
+    trainer.hold_lr(trainer.lr)
+    is_new = patient.optimizer is None or not patient.optimizer.state
     images, labels = step_batch(patient, trainer)
     train_without_chance(patient.model)
     with still(patient.model, images):
         mean = mean_gradient(patient, images, labels)
-        step = watch_step(patient, trainer, images, labels)
+        step = watch_step(patient, trainer, images, labels, change=_without_decay)
     if step is None:
         return Seen(left_out="no_update_came")
     names = [name for name in step.grads if name in mean]
@@ -41,6 +46,12 @@ def step_gradient(patient: Patient) -> Seen:
     product = sum(float((step.grads[name].float() * mean[name].float()).sum()) for name in names)
     times, cosine = given / norm, product / (norm * given)
     seen = Seen(measured={"norm": norm, "given": given, "times": times, "cosine": cosine, "calls": step.calls})
+    if is_new:  # what an optimiser remembers of other batches may point anywhere
+        seen.measured["uphill"] = uphill = _uphill(step, mean, names)
+        if uphill > UPHILL:
+            numbers = {"uphill": uphill, "lr": trainer.lr, "optimizer": trainer.optimizer_name}
+            seen.findings.append(Finding("steps_uphill", 0.95, numbers, ends=True))
+            return seen
     if cosine < SAME_DIRECTION:
         return seen  # another loss, or pictures changed within the step: the two cannot be compared
     numbers = {"norm": norm, "given": given, "times": times, "share": times, "parts": round(times)}
@@ -55,6 +66,19 @@ def step_gradient(patient: Patient) -> Seen:
         sure = 0.92 if trainer.optimizer_name == "sgd" else 0.6
         seen.findings.append(Finding("clip_too_small", sure, numbers, changes))
     return seen
+
+
+def _without_decay(group: dict[str, Any]) -> None:
+    """Decay pulls towards zero, wherever the loss is lower."""
+    if "weight_decay" in group:
+        group["weight_decay"] = 0.0
+
+
+def _uphill(step: StepSeen, mean: dict[str, Tensor], names: list[str]) -> float:
+    """Cosine between the way the weights went and the way the loss rises: any sound first step has one below 0."""
+    moves = {name: step.update(name).float() for name in names}
+    along = sum(float((moves[name] * mean[name].float()).sum()) for name in names)
+    return along / max(_norm(moves, names) * _norm(mean, names), 1e-30)
 
 
 def _norm(grads: dict[str, Tensor], names: list[str]) -> float:
