@@ -1,7 +1,7 @@
 """What holds for every registered model, whatever its family.
 
 Each is built twice: full size on the meta device (counts, keys, shapes) and as a small twin with real numbers
-(see twins.py). Tests of one model run together, so that its twin is drawn once.
+(see twins.py). Tests of one twin run together, so that it is drawn once, and once for all models that have it.
 """
 
 from __future__ import annotations
@@ -114,9 +114,23 @@ def drawn(config: Any, seed: int = 0) -> Any:
     return build_model(config)
 
 
-@pytest.fixture(scope="module", params=NAMES)
-def name(request: pytest.FixtureRequest) -> str:
+def models_by_twin() -> list[list[str]]:
+    """Names of models whose twins have the same settings, and so are the same network."""
+    found: dict[str, list[str]] = {}
+    for name in NAMES:
+        found.setdefault(repr(twin(model_config(name))), []).append(name)
+    return list(found.values())
+
+
+@pytest.fixture(scope="module", params=models_by_twin(), ids="+".join)
+def names(request: pytest.FixtureRequest) -> list[str]:
+    """All in the test's name, so that `-k NAME` finds the tests of any model."""
     return request.param
+
+
+@pytest.fixture(scope="module")
+def name(names: list[str]) -> str:
+    return names[0]
 
 
 @pytest.fixture(scope="module")
@@ -162,14 +176,15 @@ def open_branches(model: nn.Module) -> None:
             nn.init.ones_(module.last_norm.weight)
 
 
-def test_twin_is_of_the_family_and_small(name: str, original: Any) -> None:
-    config = model_config(name)
-    assert type(original.config) is type(config)
+def test_twin_is_of_the_family_and_small(names: list[str], original: Any) -> None:
     assert sum(p.numel() for p in original.parameters()) < 30e6
-    settings, small = image_settings(config), image_settings(original.config)
     kept = {"position", "pool", "class_token", "num_registers", "distilled", "mlp", "layer_scale", "prefix_position"}
-    for key in kept & set(vars(settings)):
-        assert getattr(small, key) == getattr(settings, key), key
+    for name in names:
+        config = model_config(name)
+        assert type(original.config) is type(config)
+        settings, small = image_settings(config), image_settings(original.config)
+        for key in kept & set(vars(settings)):
+            assert getattr(small, key) == getattr(settings, key), (name, key)
 
 
 def test_every_parameter_gets_a_gradient(model: Any, images: Tensor) -> None:
