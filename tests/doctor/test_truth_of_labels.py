@@ -70,6 +70,21 @@ def test_training_labels_one_class_further_than_validation(patient: Make) -> Non
     assert causes(truth_of_labels(shifted)) == ["labels_off_by_one"]
 
 
+def with_validation(patient: Make, images: Tensor, labels: Tensor) -> Patient:
+    return patient(small_vit(img_size=32, num_classes=10), *open_digits(), val_loader=loader_of(images, labels))
+
+
+def test_validation_that_does_not_belong_to_training(patient: Make) -> None:
+    images, labels = plain_pictures(open_dataset("digits"), "val", 512, seconds=600)
+    images = images / 127.5 - 1
+    order = torch.tensor([3, 0, 1, 2, 7, 4, 5, 6, 9, 8])
+    assert causes(truth_of_labels(with_validation(patient, images, order[labels]))) == ["validation_classes_renamed"]
+    for other, wrong in ((images, drawn_anew(labels, 1.0)), (images.transpose(2, 3), labels), (-images, labels)):
+        seen = truth_of_labels(with_validation(patient, other, wrong))
+        assert causes(seen) == ["validation_unlike_training"]
+        assert seen.findings[0].picture is not None
+
+
 def open_digits() -> tuple[Tensor, Tensor]:
     images, labels = plain_pictures(open_dataset("digits"), "train", 2048, seconds=600)
     return images / 127.5 - 1, labels

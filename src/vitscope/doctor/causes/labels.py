@@ -111,6 +111,45 @@ LABELS: tuple[Cause, ...] = (
         effect=Text("Validation leaves chance in the first epoch.", "第一轮后验证准确率就会高于随机水平。"),
     ),
     Cause(
+        name="validation_classes_renamed",
+        title=Text("Validation counts its classes in another order", "验证集的类别编号与训练集不同"),
+        evidence=Text(
+            "Training pictures predict {plain:.0%} of {pictures} validation labels, and {renamed:.0%} where classes are "
+            "renamed ({pairs}).",
+            "用训练图像预测 {pictures} 个验证标签，正确率 {plain:.0%}；把类别重新编号（{pairs}）后为 {renamed:.0%}。",
+        ),
+        cost=Text(
+            "Validation accuracy stays near 0, however well the model learns, and the best checkpoint is the wrong one.",
+            "无论模型学得多好，验证准确率都接近 0，选出的最佳检查点也是错的。",
+        ),
+        action=Text(
+            "Make one list of class names and number both parts by it; folders sorted apart from each other often "
+            "differ.",
+            "用同一份类别名列表给两部分编号；分别排序的文件夹常常不一致。",
+        ),
+        effect=Text("Validation follows training.", "验证结果会跟上训练结果。"),
+    ),
+    Cause(
+        name="validation_unlike_training",
+        title=Text("Validation does not belong to training", "验证集与训练集对不上"),
+        evidence=Text(
+            "From training pictures, {own:.0%} of training's own labels are predicted right, but {held_out:.0%} of "
+            "{pictures} validation labels; by chance {chance:.0%}.",
+            "用训练图像预测：训练标签自身的正确率为 {own:.0%}，而 {pictures} 个验证标签只有 {held_out:.0%}；随机水平为 "
+            "{chance:.0%}。",
+        ),
+        cost=Text(
+            "Whatever is learnt, validation shows little of it: every choice made by it is a guess.",
+            "学到的东西在验证集上几乎看不出来：凭它做的选择都是瞎猜。",
+        ),
+        action=Text(
+            "Show a few pictures of both parts with their names: labels shuffled in validation, sides exchanged, axes "
+            "in another order, negatives, or other pictures altogether.",
+            "把两部分的图像连同类别名各看几张：验证标签是否被打乱、长宽是否互换、坐标轴顺序是否不同、是否反相，或根本是另一批图像。",
+        ),
+        effect=Text("Validation follows training.", "验证结果会跟上训练结果。"),
+    ),
+    Cause(
         name="label_noise",
         title=Text("Many labels that are wrong", "大量标签是错的"),
         evidence=Text(

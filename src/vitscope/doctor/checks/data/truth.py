@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from vitscope.doctor.checks.data.apart import apart
 from vitscope.doctor.checks.data.plain import is_varied, plain_pictures
 from vitscope.doctor.experiments.probe import Predicted, predict_other
 from vitscope.doctor.finding import Finding, Seen
@@ -73,8 +74,8 @@ def truth_of_labels(patient: Patient) -> Seen:
         seen.measured |= {"held_out_agreement": held_out.agreement, "held_out_z": held_out.above_chance}
     if own.above_chance < CHANCE_Z:
         return _at_chance(seen, val, numbers)
-    if has_held_out and (shift := _shift(held_out)) is not None:
-        seen.findings.append(Finding("labels_off_by_one", 0.85, {**_range(train, val, patient), "shift": shift}))
+    if has_held_out and (found := apart(own, held_out, _range(train, val, patient))) is not None:
+        seen.findings.append(found)
         return seen
     seen.findings += _noise(patient, own, held_out if has_held_out else None, numbers)
     return seen
@@ -123,17 +124,6 @@ def _variance(one: Predicted) -> float:
     """Of its agreement; never 0, for no agreement is known for sure."""
     share = min(max(one.agreement, 0.01), 0.99)
     return share * (1 - share) / len(one.labels)
-
-
-def _shift(held_out: Predicted) -> int | None:
-    """By how much validation's labels are moved against training's, where they plainly are."""
-    guesses, labels, classes = held_out.scores.argmax(1), held_out.labels, held_out.classes
-    if classes < 3:
-        return None
-    agree = {by: float(((guesses + by) % classes == labels).double().mean()) for by in (-1, 0, 1)}
-    best = max(agree, key=agree.__getitem__)
-    error = (1 / classes * (1 - 1 / classes) / len(labels)) ** 0.5
-    return best if best != 0 and agree[best] - agree[0] > 2 * SPLIT_Z * error and agree[best] > 2 * agree[0] else None
 
 
 def _range(train: _Labelled, val: _Labelled | None, patient: Patient) -> dict[str, int]:
