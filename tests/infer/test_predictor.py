@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -141,6 +143,8 @@ def test_all_bad_is_no_crash_either(predictor: Predictor, tmp_path: Path) -> Non
         (lambda folder: 3, InputError, "a path, a folder"),
         (lambda folder: torch.zeros(3, 8, 8, dtype=torch.int64), InputError, "int64"),
         (lambda folder: torch.zeros(8, 8), InputError, r"\(8, 8\)"),
+        (lambda folder: "", DataError, "an empty text"),
+        (lambda folder: io.StringIO("text"), InputError, "open for bytes"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(
@@ -154,6 +158,17 @@ def test_an_empty_folder_is_refused_with_what_was_looked_for(predictor: Predicto
     with pytest.raises(DataError, match="there are no pictures in") as caught:
         predictor.classify(tmp_path)
     assert ".avif" in (caught.value.where or "")
+
+
+def test_an_open_file_is_its_content(predictor: Predictor, folder: Path, tmp_path: Path) -> None:
+    path = folder / "even/0.png"
+    (wanted,) = predictor.classify(path)
+    with path.open("rb") as file, tempfile.NamedTemporaryFile(dir=tmp_path) as other:
+        other.write(path.read_bytes())
+        other.seek(0)
+        found = predictor.classify([file, io.BytesIO(path.read_bytes()), other])
+    assert [told.path for told in found] == [str(path), None, other.name]
+    assert [told.confidence for told in found] == pytest.approx([wanted.confidence] * 3)
 
 
 def test_nothing_given_is_nothing_said(predictor: Predictor) -> None:
@@ -193,11 +208,18 @@ def test_temperature_softens(model: VisionModel) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [("batch_size", 0), ("temperature", 0.0), ("temperature", -1.0), ("temperature", float("nan"))]
+    ("key", "value"),
+    [("batch_size", 0), ("threads", 0), ("temperature", 0.0), ("temperature", -1.0), ("temperature", float("nan"))],
 )
 def test_settings_that_make_no_sense_are_refused(model: VisionModel, key: str, value: float) -> None:
     with pytest.raises(UsageError, match=key):
         Predictor(model, device="cpu", **{key: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("batch_size", [0, -1])
+def test_no_batch_size_loses_pictures_in_silence(predictor: Predictor, batch_size: int) -> None:
+    with pytest.raises(UsageError, match="batch_size"):
+        predictor.classify(picture(0), batch_size=batch_size)
 
 
 def test_answers_that_are_no_numbers_are_errors(model: VisionModel) -> None:

@@ -18,9 +18,9 @@ from vitscope.data.decode import Content
 from vitscope.data.sources.files import PICTURE_SUFFIXES, printable
 
 Pictures = str | Path | Image | np.ndarray | Tensor | bytes | Iterable[Any]
-"""A path, a folder, a pattern such as `photos/*.jpg`, an encoded file's bytes, a picture, pixels (H, W) or (H, W, C), a
-tensor, or any number of these. Tensors of uint8, (C, H, W) or (B, C, H, W), are pixels; tensors of floats have been
-prepared already, and go to the model as they are."""
+"""A path, a folder, a pattern such as `photos/*.jpg`, an encoded file's bytes or an open file of them, a picture,
+pixels (H, W) or (H, W, C), a tensor, or any number of these. Tensors of uint8, (C, H, W) or (B, C, H, W), are pixels;
+tensors of floats have been prepared already, and go to the model as they are."""
 WANTED = "a path, a folder, a pattern, bytes, a PIL image, an array, a tensor, or a list of these"
 
 
@@ -50,6 +50,8 @@ def _found(pictures: Any) -> Iterator[Given]:
             yield from _of_array(pictures)
         case Tensor():
             yield from _of_tensor(pictures)
+        case _ if hasattr(pictures, "read"):  # an open file is iterable too, but its lines are no pictures
+            yield _of_open_file(pictures)
         case Iterable():
             for one in pictures:
                 yield from _found(one)
@@ -57,9 +59,18 @@ def _found(pictures: Any) -> Iterator[Given]:
             raise InputError(expected("pictures", WANTED, type(pictures).__name__))
 
 
+def _of_open_file(file: Any) -> Given:
+    content, name = file.read(), getattr(file, "name", None)
+    if not isinstance(content, bytes):
+        raise InputError(expected("file", "one that is open for bytes", "text"), fix="open it with mode 'rb'")
+    return Given(name if isinstance(name, str) else None, content)
+
+
 def _of_path(path: str | Path) -> Iterator[Given]:
     text = str(path)
     place = Path(path).expanduser()
+    if not text:  # to `Path` it is the folder one happens to be in
+        raise DataError(expected("pictures", "a path", "an empty text"), fix="name the pictures; '.' is this folder")
     if "://" in text:
         raise DataError(f"'{printable(text)}' is an address", fix="download it first, and give the file")
     if place.is_dir():
@@ -68,7 +79,11 @@ def _of_path(path: str | Path) -> Iterator[Given]:
         matching = map(Path, glob.iglob(str(place), recursive=True))  # noqa: PTH207  Path's own wants it in two halves
         paths = sorted(path for path in matching if _is_picture(path))
         if not paths:
-            raise DataError(f"no picture is called '{printable(text)}'", fix="check the pattern; put it in quotes")
+            raise DataError(
+                f"no picture is called '{printable(text)}'",
+                where=f"looked from {printable(str(Path.cwd()))}" if not place.is_absolute() else None,
+                fix="check the pattern; put it in quotes",
+            )
         yield from (Given(str(path), path) for path in paths)
     else:
         yield Given(text, place)

@@ -60,8 +60,8 @@ class Predictor:
         `int8` a copy of the model is asked, in which the layers `keep_float` names stay floats. `threads` decode
         pictures, as many as there are CPUs by default. `temperature` divides logits before they become probabilities:
         above 1 a model is less sure of itself."""
-        for name, value in (("batch_size", batch_size), ("temperature", temperature)):
-            if not value > 0:
+        for name, value in (("batch_size", batch_size), ("threads", threads), ("temperature", temperature)):
+            if value is not None and not value > 0:
                 raise UsageError(expected(name, "a positive number", value), where="Predictor")
         self.device = pick_device(device) if isinstance(device, str) else device
         self.batch_size, self.threads, self.temperature = batch_size, threads, temperature
@@ -175,7 +175,9 @@ class Predictor:
     ) -> Iterator[tuple[list[int], Tensor | str]]:
         """`question` of every picture, batch by batch: the pictures' places and what came of them; or one place and
         why it could not be read. Where memory runs out a batch goes in parts."""
-        at_once, done = batch_size or self.batch_size, 0
+        at_once, done = self.batch_size if batch_size is None else batch_size, 0
+        if at_once < 1:
+            raise UsageError(expected("batch_size", "a number from 1", at_once), where="Predictor")
         prepare = prepare or prepare_for(self.preprocessing)
         for batch in stream(given, prepare, batch_size=at_once, threads=self.threads):
             for place, reason in batch.errors.items():

@@ -40,6 +40,7 @@ def refuse_unknown_views(views: Sequence[str]) -> None:
 
 def prepare_views(config: PreprocessConfig, views: Sequence[str], *, pixel_limit: int = PIXEL_LIMIT) -> Prepare:
     """From a picture to all its views, the plain one first: `crops` adds four corners, `flip` doubles what there is."""
+    views = (views,) if isinstance(views, str) else views
     refuse_unknown_views(views)
 
     def prepare(given: Given) -> Tensor:
