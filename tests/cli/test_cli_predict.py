@@ -143,6 +143,17 @@ def test_views_and_several_models(
     assert "agreement" in capsys.readouterr().out.splitlines()[0]
 
 
+def test_commas_stand_between_models_or_in_a_folders_name(
+    photos: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(photos)
+    (photos / "cats,dogs").symlink_to("model")
+    assert main(["predict", "cats,dogs", "photos/0.png", "--json", "--device", "cpu"]) == 0
+    assert "agreement" not in json.loads(capsys.readouterr().out)[0]
+    assert main(["predict", "model, model", "photos/0.png", "--json", "--device", "cpu"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["agreement"] == 1.0
+
+
 def test_nothing_that_can_be_read_is_a_failure(
     photos: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -161,6 +172,10 @@ def test_nothing_that_can_be_read_is_a_failure(
         (["modell", "photos"], 2, "modell"),
         (["model", "photos", "--temperature", "0"], 2, "temperature"),
         (["model,model", "photos", "--weights", "1"], 2, "weights"),
+        (["model", "photos", "--weights", "1", "2"], 2, "give a weight for each model"),
+        (["model,", "photos"], 2, "expected a model, or several with commas between"),
+        (["", "photos"], 2, "expected a model, or several with commas between"),
+        (["model", ""], 3, "received an empty text"),
         (["model", "empty"], 3, "there are no pictures in"),
         (["model", "photos", "--out", "a.xlsx"], 2, "--out a.csv"),
         (["model", "photos", "--out", "empty/b/a.csv"], 2, "there is no folder 'empty/b'"),

@@ -18,6 +18,7 @@ from vitscope.infer.views import corners
 from vitscope.models.build import build_model
 from vitscope.models.config import ViTConfig
 from vitscope.models.model import VisionModel
+from vitscope.weights.folder import save_model
 
 NAMES = ["ant", "bee", "cat"]
 
@@ -85,6 +86,10 @@ def test_unknown_views_are_refused_and_prepared_tensors_have_none() -> None:
     assert "no other views" in (told.error or "")
 
 
+def test_one_view_need_not_be_a_list() -> None:
+    assert member(0).classify(pictures(2), views="flip") == member(0).classify(pictures(2), views=["flip"])
+
+
 def test_the_mean_of_members_of_other_sizes_and_orders() -> None:
     first, second = member(0), member(1, size=24, labels=["cat", "ant", "bee"])
     shown = pictures()
@@ -110,6 +115,12 @@ def test_an_ensemble_of_one_is_that_one() -> None:
         assert told.agreement == 1.0
 
 
+def test_one_source_need_not_be_a_list(tmp_path: Path) -> None:
+    saved = save_model(member(2).model, tmp_path / "model")
+    assert len(Ensemble.load(str(saved), device="cpu").members) == 1
+    assert len(Ensemble.load([saved, saved], device="cpu").members) == 2
+
+
 def test_bad_pictures_are_errors_and_progress_counts_all(tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
     shown = [pictures(1)[0], tmp_path / "gone.png", pictures(1)[0]]
@@ -125,9 +136,17 @@ def test_weights_that_make_no_sense(weights: list[float]) -> None:
         Ensemble([member(0), member(1)], weights)
 
 
+def test_weights_are_advised_upon() -> None:
+    with pytest.raises(UsageError, match="expected one number, none negative, not all 0, received 1, 2") as caught:
+        Ensemble([member(0)], [1.0, 2.0])
+    assert caught.value.fix == "give a weight for each model, or none: then all count alike"
+
+
 def test_other_classes_are_refused() -> None:
-    with pytest.raises(UsageError, match="member 1 has other classes than the first: dog"):
+    with pytest.raises(UsageError, match="model 2 has other classes than model 1: dog"):
         Ensemble([member(0), member(1, labels=["ant", "bee", "dog"])])
+    with pytest.raises(UsageError, match="of models of 3 and 2 classes"):
+        Ensemble([member(0), member(1, labels=["ant", "bee"])])
     with pytest.raises(UsageError, match="at least one"):
         Ensemble([])
 

@@ -14,7 +14,7 @@ from vitscope.cli.model_source import find_described_model
 from vitscope.cli.predict_files import as_csv, file_to_write, write_predictions
 from vitscope.cli.progress import progress_bar
 from vitscope.core.config import config, require
-from vitscope.core.errors import EXIT_DATA, EXIT_DONE, UsageError
+from vitscope.core.errors import EXIT_DATA, EXIT_DONE, UsageError, expected
 from vitscope.core.flags import parse_flags
 from vitscope.core.strict_json import encode
 
@@ -92,7 +92,7 @@ def run(args: Sequence[str]) -> int:
             batch_size=command.batch_size,
             temperature=command.temperature,
         )
-        for name in command.model.split(",")
+        for name in _members(command.model)
     ]
     asked = members[0] if len(members) == 1 and not command.weights else Ensemble(members, command.weights or None)
     with progress_bar("looking") as progress:
@@ -109,6 +109,17 @@ def run(args: Sequence[str]) -> int:
     else:
         _print_tables(found)
     return EXIT_DONE if any(told.error is None for told in found) else EXIT_DATA
+
+
+def _members(model: str) -> list[str]:
+    """Of several names, with commas between; of a folder that has commas in its own name, that one."""
+    if Path(model).expanduser().exists() and model:
+        return [model]
+    names = [name.strip() for name in model.split(",")]
+    if not all(names):
+        wanted = "a model, or several with commas between"
+        raise UsageError(expected("MODEL", wanted, repr(model)), where=PROG, fix=f"`{PROG} runs/NAME photos/`")
+    return names
 
 
 def _print_written(path: Path, found: Sequence[Any]) -> None:

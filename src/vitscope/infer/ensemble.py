@@ -29,16 +29,24 @@ class Ensemble:
         given = [1.0] * len(members) if weights is None else list(weights)
         usable = all(math.isfinite(weight) and weight >= 0 for weight in given) and sum(given) > 0
         if len(given) != len(members) or not usable:
-            wanted = f"{len(members)} numbers, none negative, not all 0"
-            raise UsageError(expected("weights", wanted, given), where="Ensemble")
+            numbers = "one number" if len(members) == 1 else f"{len(members)} numbers"
+            received = ", ".join(f"{weight:g}" for weight in given)
+            raise UsageError(
+                expected("weights", f"{numbers}, none negative, not all 0", received),
+                where=f"an ensemble of {len(members)}",
+                fix="give a weight for each model, or none: then all count alike",
+            )
         self.members = list(members)
         self.weights = [weight / sum(given) for weight in given]
         self.labels = members[0].labels
         self._orders = [_order(self.labels, member.labels, place) for place, member in enumerate(members)]
 
     @classmethod
-    def load(cls, sources: Sequence[str | Path], *, weights: Sequence[float] | None = None, **settings: Any) -> Self:
+    def load(
+        cls, sources: str | Path | Sequence[str | Path], *, weights: Sequence[float] | None = None, **settings: Any
+    ) -> Self:
         """From what `Predictor.load` takes; `settings` are for every member."""
+        sources = [sources] if isinstance(sources, str | Path) else sources
         return cls([Predictor.load(source, **settings) for source in sources], weights)
 
     def classify(
@@ -71,10 +79,12 @@ class Ensemble:
 def _order(wanted: Sequence[str], labels: Sequence[str], place: int) -> Tensor:
     """For each class of the first member, its number in this one."""
     if sorted(wanted) != sorted(labels) or (len(set(labels)) != len(labels) and list(wanted) != list(labels)):
-        strange = [label for label in labels if label not in wanted] or [f"{len(labels)} classes, not {len(wanted)}"]
+        missing = [label for label in wanted if label not in labels]
+        strange = [label for label in labels if label not in wanted] or missing
+        said = f": {', '.join(map(str, strange[:3]))}{' ...' * (len(strange) > 3)}" if strange else ""
         raise UsageError(
-            f"member {place} has other classes than the first: {', '.join(map(str, strange[:3]))}",
-            where="Ensemble",
+            f"model {place + 1} has other classes than model 1{said}",
+            where=f"an ensemble of models of {len(wanted)} and {len(labels)} classes",
             fix="give models that tell the same classes apart",
         )
     if len(set(labels)) != len(labels):
