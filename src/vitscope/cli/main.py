@@ -21,6 +21,7 @@ VERBS = {
     "data": "look a data set over: classes, sizes, bad pictures, duplicates, leaks, how to start",
     "train": "train a classifier: a recipe, a YAML file, or a data set and a model",
     "doctor": "find out why a model does not train: before training, after it, with evidence and what to do",
+    "sparsify": "make a network smaller by sparse training: rounds, controls, measured accuracy and speed",
     "eval": "measure a trained model: accuracy with its interval, per class, what is taken for what",
     "predict": "say what pictures show: one, a folder or a pattern, with how sure the model is",
     "features": "take what a model makes of pictures: to a file, to find like ones, to judge it by, as a map",

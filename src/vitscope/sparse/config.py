@@ -31,7 +31,7 @@ class SparseConfig:
     """Of each round; the recipe's own by default."""
     dense_epochs: int | None = None
     """Of the dense network's training, where it is trained here; the recipe's own by default."""
-    units: str = "heads,neurons"
+    units: str = "all"
     """What is removed whole, with commas between: heads and neurons of a ViT, channels of a CNN or ResNet."""
     criterion: Literal["remain", "magnitude", "l1", "l2", "saliency", "random"] = "saliency"
     """What makes a unit worth keeping."""
@@ -61,6 +61,8 @@ class SparseConfig:
     """Training batches that units are scored on."""
     controls: str = "none"
     """What the network is held against, at equal epochs: none, all, or some of dense, random, reinit, oneshot."""
+    timing: Literal["all", "first", "none"] = "all"
+    """Which networks are timed beside the dense one: the algorithm's of every seed, of the first seed, or none."""
     seeds: int = 1
     """How many times everything is done, from --seed on."""
 
@@ -100,7 +102,8 @@ class SparseConfig:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        return _listed(self.units)
+        named = _listed(self.units)
+        return KIND_NAMES if named == ("all",) else named
 
     @property
     def held_against(self) -> tuple[str, ...]:

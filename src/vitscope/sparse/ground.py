@@ -72,13 +72,17 @@ class Ground:
         finally:
             loader.close()
 
-    def first_model(self, *, seed: int | None = None) -> VisionModel:
+    def first_model(self) -> VisionModel:
         """The network as a run with these settings would begin with it, on the CPU."""
-        bench = self.bench
-        if seed is not None:
-            config = updated(bench.config, loop=updated(bench.config.loop, seed=seed))
-            bench = lay_out(config, bench.dataset, bench.device)
-        return make_model(bench, self.say)
+        return make_model(self.bench, self.say)
+
+    def new_model(self, seed: int) -> VisionModel:
+        """The network with new weights of another seed, whatever a run would begin with."""
+        config = self.bench.config
+        config = updated(
+            config, loop=updated(config.loop, seed=seed), checkpoint=updated(config.checkpoint, init_from=None)
+        )
+        return make_model(lay_out(config, self.bench.dataset, self.bench.device), self.say)
 
     def load(self, folder: Path) -> VisionModel:
         return load_model(folder, say=False)

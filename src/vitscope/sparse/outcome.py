@@ -13,6 +13,7 @@ from typing import Any
 from safetensors.torch import load_file, save
 from torch import Tensor
 
+from vitscope.core.errors import InputError, expected
 from vitscope.core.files import write_atomically, write_json
 from vitscope.sparse.units import Units
 
@@ -42,6 +43,12 @@ class Outcome:
     cut_moved_logits: float | None = None
     rewind_hash: str | None = None
     seconds: float = 0.0
+
+    @property
+    def kept_units(self) -> Units:
+        if self.units is None:
+            raise InputError(expected("the outcome of a round", "one with whole units", f"{self.folder}, without"))
+        return self.units
 
 
 def once(folder: Path, work: Callable[[], Outcome]) -> Outcome:

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from vitscope.core.errors import ConfigError, expected
 from vitscope.models.model import VisionModel
 from vitscope.sparse.ground import Ground
 from vitscope.sparse.outcome import Outcome, once
 from vitscope.sparse.rewind import RewindKeeper, RewindPoint
 from vitscope.sparse.stage import train_stage
+from vitscope.sparse.units import units_of
 from vitscope.weights.folder import save_model
 
 REWIND = "rewind.safetensors"
@@ -28,6 +30,11 @@ class Trial:
     def dense_model(self) -> VisionModel:
         """Trained; not to be changed."""
         return self.ground.load(self.dense.model)
+
+    @cached_property
+    def is_rewound_to_trained(self) -> bool:
+        """Whether rounds go back to the very weights of the dense network: where it was given."""
+        return RewindPoint.of(self.dense_model).hash == self.rewind.hash
 
     def rewound(self) -> VisionModel:
         """A dense network with the weights of the rewind point, whose hash is checked."""
@@ -49,7 +56,19 @@ def begin_trial(ground: Ground, source: str | None) -> Trial:
             RewindPoint.of(ground.load(dense.model)).save(rewind)
     else:
         dense = once(folder, lambda: _trained(ground, folder, rewind))
-    return Trial(ground, dense, RewindPoint.load(rewind))
+    trial = Trial(ground, dense, RewindPoint.load(rewind))
+    _refuse_other_units(trial)
+    return trial
+
+
+def _refuse_other_units(trial: Trial) -> None:
+    """Before a round is spent on removing nothing. Any network may lose single weights."""
+    sparse, has = trial.ground.sparse, units_of(trial.dense_model).kinds
+    if sparse.algorithm != "imp" and sparse.units != "all" and not set(sparse.kinds) <= set(has):
+        raise ConfigError(
+            expected("units", f"some of {', '.join(has)}, which this network has", sparse.units),
+            fix=f"--units {','.join(has)}",
+        )
 
 
 def _given(ground: Ground, folder: Path, source: str) -> Outcome:

@@ -1,0 +1,168 @@
+"""`vitscope sparsify RECIPE_OR_YAML_OR_RUN`: smaller networks by sparse training, with their controls, timed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from vitscope.cli.console import console, print_json, say
+from vitscope.cli.settings_start import named_start, nameless_start
+from vitscope.cli.train_flags import EverydayFlags, is_yaml, names_data, read_words, resolve
+from vitscope.core.config import config, field_names, updated
+from vitscope.core.environment import process_place
+from vitscope.core.errors import UsageError, expected
+from vitscope.core.run_layout import CONFIG, MODEL, RUNS, is_run_folder
+from vitscope.core.strict_json import encode
+from vitscope.core.suggest import did_you_mean
+from vitscope.recipes import RECIPES
+from vitscope.sparse.config import SparseConfig
+from vitscope.train.config import TrainConfig
+from vitscope.train.config.read import read_train_config
+
+PROG = "vitscope sparsify"
+SEED = "{seed}"
+
+
+@config
+class SparsifyCommand(EverydayFlags, SparseConfig):
+    """Remove heads, neurons, channels or single weights in rounds of training; measure what is left: accuracy of the
+    small network, its size, its speed beside the dense one, and whether it beats simpler ways at equal epochs.
+
+    A recipe, a YAML file, or --data and --model: a dense network is trained first. A run: rounds begin with its model
+    and go back to it; `{seed}` in the name stands for each seed's own run. Every setting of `vitscope train` is a flag
+    (`--section.key value`); --epochs is of each round.
+    """
+
+    recipe: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[RECIPE_OR_YAML_OR_RUN]")] = None
+    """A recipe of `vitscope train --list`, a YAML file with settings, or a trained run."""
+    epochs: int | None = None
+    """Of each round; the recipe's or run's own by default."""
+    pretrained: bool = False
+    """Begin with the weights published for the model. One that has none begins with new weights, and that is said."""
+    out: str | None = None
+    """The experiment's folder; by default a new one under runs/."""
+    resume: bool = False
+    """Go on with what is in --out: after Ctrl-C, a kill, or with more rounds, seeds or controls."""
+    json: bool = False
+    """Print the rows as JSON."""
+
+    def __post_init__(self) -> None:
+        self.sparse  # noqa: B018  its rules hold here too
+
+    @property
+    def sparse(self) -> SparseConfig:
+        return SparseConfig(**{name: getattr(self, name) for name in field_names(SparseConfig)})
+
+
+def run(args: Sequence[str]) -> int:
+    command, settings = read_words(SparsifyCommand(), args, prog=PROG)
+    _refuse_several_processes()
+    source, start = _start(command, settings)
+    # --epochs is of a round, and not of the dense network.
+    everyday = _with_published(command, start) if command.pretrained else command
+    train = resolve(updated(everyday, epochs=None), settings, start, prog=PROG)
+    if command.resume and command.out is None:
+        raise UsageError(
+            "nothing to resume: no experiment is named", where="--resume", fix="name its folder with --out"
+        )
+    out = Path(command.out) if command.out is not None else _free_folder(command, train)
+
+    from vitscope.train.signals import StopFlag
+
+    with StopFlag() as stop:
+        from vitscope.sparse.report import as_text
+        from vitscope.sparse.sparsify import sparsify
+
+        done = sparsify(
+            train,
+            command.sparse,
+            out=out,
+            source=source,
+            resume=command.resume,
+            title=f"{command.algorithm} on {command.recipe or train.data.name}",
+            say=say,
+            stop=stop,
+        )
+    if command.json:
+        print_json(encode({"state": done.state, "folder": str(done.folder), "rows": [vars(row) for row in done.rows]}))
+        return done.exit_code
+    if done.state == "finished":
+        console().print(as_text(done.rows), markup=False, highlight=False, soft_wrap=True)
+        files = f"table {done.table}, page {done.folder / 'report.html'}"
+        console().print(files, markup=False, highlight=False, soft_wrap=True)
+    else:
+        console().print(f"next: {PROG} {' '.join(args)} --resume --out {out}", markup=False, soft_wrap=True)
+    return done.exit_code
+
+
+def _start(command: SparsifyCommand, settings: Sequence[str]) -> tuple[str | None, TrainConfig]:
+    """The trained network rounds begin with, where one is named, and the settings of training."""
+    word = command.recipe
+    if word is None:
+        if command.resume and command.out is not None and not names_data(command, settings):
+            kept = Path(command.out).expanduser() / CONFIG
+            if kept.is_file():
+                raise UsageError(
+                    "what the experiment began with is not named",
+                    where="--resume",
+                    fix="the same command as before, with --resume",
+                )
+        return None, nameless_start(command, settings, prog=PROG)
+    first = Path(word.replace(SEED, str(command.seed or 0))).expanduser()
+    if is_run_folder(first):
+        for seed in range(command.seeds if SEED in word else 1):
+            _require_model(Path(word.replace(SEED, str((command.seed or 0) + seed))).expanduser())
+        if command.init_from is not None:
+            raise UsageError(f"--from is for new runs: '{word}' brings its weights", where=PROG, fix="leave it out")
+        return word, read_train_config(first / CONFIG)
+    if word not in RECIPES and not is_yaml(word):
+        raise UsageError(
+            f"'{word}' is neither a recipe, a YAML file nor a run's folder",
+            where=PROG,
+            fix=did_you_mean(word, RECIPES) or "`vitscope train --list` shows the recipes",
+        )
+    return None, named_start(command, settings, prog=PROG)
+
+
+def _with_published(command: SparsifyCommand, start: TrainConfig) -> SparsifyCommand:
+    """The same with the weights somebody published for the model."""
+    from vitscope.weights.pretrained import PRETRAINED
+
+    name = command.model or start.model.name
+    if command.init_from is not None:
+        raise UsageError("--pretrained and --from both say where weights come from", where=PROG, fix="leave one out")
+    if name not in PRETRAINED:
+        near = ", ".join(sorted(PRETRAINED)[:3])
+        say(f"warning: no weights are published for '{name}': it begins with new ones (some that have: {near}, ...)")
+        return command
+    return updated(command, init_from=PRETRAINED[name].hub, model=name)
+
+
+def _require_model(run: Path) -> None:
+    if not (run / MODEL).is_dir():
+        raise UsageError(
+            expected(f"'{run}'", "a run with a trained model", "none yet"), where=PROG, fix="train it to its end first"
+        )
+
+
+def _free_folder(command: SparsifyCommand, train: TrainConfig) -> Path:
+    """The next free runs/sparse-NAME-001."""
+    word = command.recipe or f"{train.data.name}-{train.model.name}"
+    name = f"sparse-{Path(word.replace(SEED, '')).stem.strip('-_') or 'run'}"
+    number = 1
+    while (Path(RUNS) / f"{name}-{number:03d}").exists():
+        number += 1
+    return Path(RUNS) / f"{name}-{number:03d}"
+
+
+def _refuse_several_processes() -> None:
+    world = process_place()[2]
+    if world > 1:
+        raise UsageError(
+            expected("processes", "one: rounds are made one after the other", world),
+            where=PROG,
+            fix="start it without torchrun",
+        )

@@ -1,0 +1,170 @@
+"""`vitscope.sparsify(config, sparse, ...)`: an experiment from its settings to its report, new or gone on with."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from vitscope.core.config import to_dict, updated
+from vitscope.core.device import pick_device
+from vitscope.core.errors import EXIT_DONE, ConfigError, UsageError
+from vitscope.core.folder_lock import FolderLock
+from vitscope.core.yaml import load_yaml, save_yaml
+from vitscope.sparse.config import SparseConfig
+from vitscope.sparse.controls import Controls
+from vitscope.sparse.ground import Ground, StoppedError
+from vitscope.sparse.measure import Stopwatch
+from vitscope.sparse.report import write_report
+from vitscope.sparse.rounds import rounds_of
+from vitscope.sparse.rows import DENSE, Row, write_rows
+from vitscope.sparse.tell import row_of
+from vitscope.sparse.trial import Trial, begin_trial
+from vitscope.train.config import TrainConfig
+from vitscope.train.signals import StopFlag
+
+SPARSE, CONFIG, ROUNDS, SPEED = "sparse.yaml", "config.yaml", "rounds.csv", "speed.json"
+MAY_CHANGE = ("rounds", "seeds", "controls", "timing")
+"""On resuming: more of the same, or measured otherwise. All else would make it another experiment."""
+SEED = "{seed}"
+"""In a source: each seed begins with a network of its own."""
+
+log = logging.getLogger("vitscope")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What came of an experiment."""
+
+    folder: Path
+    state: str
+    """`finished`, or `stopped` by a signal with everything saved."""
+    exit_code: int
+    rows: list[Row]
+
+    @property
+    def table(self) -> Path:
+        return self.folder / ROUNDS
+
+
+def sparsify(
+    config: TrainConfig,
+    sparse: SparseConfig,
+    *,
+    out: str | Path,
+    source: str | None = None,
+    resume: bool = False,
+    title: str = "",
+    say: Callable[[str], None] = log.info,
+    stop: StopFlag | None = None,
+) -> Experiment:
+    """Sparsify as `sparse` says a network trained as `config` says, in the folder `out`.
+
+    `source` is a trained model (a run, a model folder; `{seed}` in it stands for each seed): rounds then begin with it
+    and rewind to it. Without one a dense network is trained first. The same call with `resume=True` goes on where a
+    signal, a kill or more rounds left it: runs to their step, rounds to their outcome, bit for bit on the CPU.
+    """
+    folder = Path(out).expanduser()
+    with contextlib.ExitStack() as stack:
+        stop = stack.enter_context(StopFlag()) if stop is None else stop
+        lock = FolderLock()
+        stack.callback(lock.release)
+        _open_folder(folder, config, sparse, lock, resume=resume)
+        _warn_of_one_network(sparse, source)
+        rows: list[Row] = []
+        stopwatch = Stopwatch(folder / SPEED, pick_device(config.loop.device))
+        try:
+            for seed in range(config.loop.seed, config.loop.seed + sparse.seeds):
+                say(f"seed {seed}")
+                ground = Ground(
+                    updated(config, loop=updated(config.loop, seed=seed)), sparse, folder / f"seed-{seed}", stop, say
+                )
+                trial = begin_trial(ground, None if source is None else source.replace(SEED, str(seed)))
+                is_timed = sparse.timing == "all" or (sparse.timing == "first" and seed == config.loop.seed)
+                _rounds(trial, rows, folder, stopwatch if is_timed else None)
+        except StoppedError as stopped:
+            say(f"stopped; everything is saved in {folder}")
+            return Experiment(folder, "stopped", stopped.exit_code, rows)
+        write_report(folder, rows, settings=in_words(config, sparse, source), title=title or f"{sparse.algorithm}")
+        return Experiment(folder, "finished", EXIT_DONE, rows)
+
+
+def _rounds(trial: Trial, rows: list[Row], folder: Path, stopwatch: Stopwatch | None) -> None:
+    """All rounds of one seed; the table is written whenever a row is there."""
+
+    def enter(row: Row) -> None:
+        rows.append(row)
+        write_rows(folder / ROUNDS, rows)
+
+    sparse = trial.ground.sparse
+    enter(row_of(trial, 0, DENSE, trial.dense, root=folder, stopwatch=stopwatch if sparse.algorithm != "imp" else None))
+    controls = Controls(trial)
+    for number, found in enumerate(rounds_of(trial), start=1):
+        enter(row_of(trial, number, sparse.algorithm, found, root=folder, stopwatch=stopwatch))
+        for name, control in controls.outcomes(number, found):
+            enter(row_of(trial, number, f"control:{name}", control, root=folder))
+
+
+def in_words(config: TrainConfig, sparse: SparseConfig, source: str | None) -> dict[str, str]:
+    """The settings a reader of the report asks for."""
+    began = f"trained here, {sparse.dense_epochs or config.loop.epochs} epochs" if source is None else source
+    shown = {
+        "data": config.data.name,
+        "model": config.model.name,
+        "dense network": began,
+        "epochs a round": str(sparse.epochs or config.loop.epochs),
+        "optimiser": f"{config.optim.name}, lr {config.optim.lr:g}",
+    }
+    return shown | {key: str(value) for key, value in to_dict(sparse).items() if key not in ("epochs", "dense_epochs")}
+
+
+def _open_folder(folder: Path, config: TrainConfig, sparse: SparseConfig, lock: FolderLock, *, resume: bool) -> None:
+    """Made, or found to be the same experiment's; refused otherwise."""
+    there = folder.is_dir() and any(folder.iterdir())
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"'{folder}' is not a folder", where="--out", fix="choose another --out")
+    if there and not resume:
+        raise UsageError(
+            f"the output folder '{folder}' is not empty",
+            where="--out",
+            fix="go on with what is in it (--resume), or choose another --out",
+        )
+    if there and not (folder / SPARSE).is_file():
+        raise UsageError(
+            f"'{folder}' holds no experiment: there is no {SPARSE} in it", where="--resume", fix="choose another --out"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    lock.take(folder)
+    if there:
+        _refuse_changes(folder, config, sparse)
+    save_yaml(sparse, folder / SPARSE)
+    save_yaml(config, folder / CONFIG)
+
+
+def _refuse_changes(folder: Path, config: TrainConfig, sparse: SparseConfig) -> None:
+    kept, now = to_dict(load_yaml(SparseConfig, folder / SPARSE)), to_dict(sparse)
+    before, after = to_dict(load_yaml(TrainConfig, folder / CONFIG)), to_dict(config)
+    before["loop"] = {**before["loop"], "device": None}
+    after["loop"] = {**after["loop"], "device": None}
+    other = [f"{key} ({kept[key]} -> {now[key]})" for key in now if key not in MAY_CHANGE and kept[key] != now[key]]
+    other += [f"settings of '{key}'" for key in after if before[key] != after[key]]
+    if now["rounds"] < kept["rounds"] or now["seeds"] < kept["seeds"]:
+        other.append("fewer rounds or seeds")
+    if other:
+        raise ConfigError(
+            f"an experiment cannot go on with other settings: {', '.join(other)}",
+            where="--resume",
+            fix=f"leave them as they were ({folder / SPARSE}, {folder / CONFIG}), or begin another with --out",
+        )
+
+
+def _warn_of_one_network(sparse: SparseConfig, source: str | None) -> None:
+    if source is not None and sparse.seeds > 1 and SEED not in source:
+        log.warning(
+            "all %d seeds begin with the one network '%s': their spread is that of the rounds alone. With {seed} in "
+            "the name each seed begins with its own",
+            sparse.seeds,
+            source,
+        )

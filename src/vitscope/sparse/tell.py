@@ -1,0 +1,85 @@
+"""From a network of a round to its row: what is gone, what is left, how large, how fast, how good."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from vitscope.models.accounting.account import Account
+from vitscope.models.config import ModelConfig
+from vitscope.sparse.masks import by_units, density, prunable
+from vitscope.sparse.measure import Stopwatch
+from vitscope.sparse.outcome import Outcome
+from vitscope.sparse.rows import Row
+from vitscope.sparse.trial import Trial
+from vitscope.sparse.units import Units, units_of
+
+SAME = (
+    "epochs",
+    "val_accuracy",
+    "test_accuracy",
+    "test_count",
+    "before_cut_val_accuracy",
+    "after_cut_val_accuracy",
+    "lambda_end",
+    "doomed_share",
+    "cut_moved_logits",
+    "rewind_hash",
+    "seconds",
+)
+"""What an outcome and a row both have."""
+
+
+def row_of(
+    trial: Trial, number: int, network: str, outcome: Outcome, *, root: Path, stopwatch: Stopwatch | None = None
+) -> Row:
+    """`root` is where rounds.csv lies. Without a stopwatch, and for what is only masked, nothing is timed."""
+    dense = trial.dense_model
+    config: ModelConfig = trial.ground.load(outcome.model).config
+    account = Account(config)
+    facts: dict[str, Any] = {name: getattr(outcome, name) for name in SAME}
+    if outcome.masks is not None:
+        facts |= {"weights_removed": 1 - density(outcome.masks)}
+    facts |= _of_units(trial, outcome.units or units_of(dense), is_given=outcome.units is not None)
+    if stopwatch is not None and outcome.masks is None:
+        facts |= _of_speed(stopwatch, dense.config, config)
+    return Row(
+        seed=trial.ground.seed,
+        round=number,
+        network=network,
+        params=account.parameters,
+        macs=account.macs,
+        model=str(outcome.model.relative_to(root)),
+        **facts,
+    )
+
+
+def _of_units(trial: Trial, units: Units, *, is_given: bool) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for kind in units.kinds:
+        found[f"{kind}_removed"] = units.share_removed(kind)
+        found[f"{kind}_left"] = " ".join(map(str, units.counts(kind)))
+    if is_given:
+        masks, names = by_units(trial.dense_model, units), prunable(trial.dense_model)
+        found["weights_removed"] = 1 - density({name: masks[name] for name in names if name in masks})
+    return found
+
+
+def _of_speed(stopwatch: Stopwatch, dense: ModelConfig, small: ModelConfig) -> dict[str, Any]:
+    timing = stopwatch.time(dense, small)
+    speed, eager = timing.launched, timing.eager
+    found: dict[str, Any] = {
+        "launch": timing.launch,
+        "latency_ms_batch1": speed.ms_batch1,
+        "latency_ms_batch256": speed.ms_batch256,
+        "speedup_batch1": speed.speedup_batch1,
+        "speedup_batch256": speed.speedup_batch256,
+    }
+    if eager is not None:
+        found |= {
+            "eager_ms_batch1": eager.ms_batch1,
+            "eager_ms_batch256": eager.ms_batch256,
+            "eager_speedup_batch1": eager.speedup_batch1,
+            "eager_speedup_batch256": eager.speedup_batch256,
+        }
+    return found
