@@ -25,8 +25,8 @@ class CNN(VisionModel):
 
     def __init__(self, config: CNNConfig) -> None:
         super().__init__(config)
-        steps = pairwise((config.in_chans, *config.widths))
-        self.stages = nn.ModuleList(ConvStage(a, b, drop=config.drop_rate) for a, b in steps)
+        steps = zip(pairwise((config.in_chans, *config.widths)), config.block_widths, strict=True)
+        self.stages = nn.ModuleList(ConvStage(a, b, inner, drop=config.drop_rate) for (a, b), inner in steps)
         self.num_features = config.widths[-1]
         self.head_drop = nn.Dropout(config.head_drop_rate)
         init_convolutional(self)
@@ -69,11 +69,11 @@ class CNN(VisionModel):
 class ConvStage(nn.Module):
     """Twice 3x3 convolution, BatchNorm, ReLU; then 2x2 max pooling and dropout."""
 
-    def __init__(self, in_chans: int, out_chans: int, *, drop: float = 0.0) -> None:
+    def __init__(self, in_chans: int, out_chans: int, inner: int, *, drop: float = 0.0) -> None:
         super().__init__()
-        self.conv1 = nn.Conv2d(in_chans, out_chans, 3, padding=1, bias=False)
-        self.bn1 = nn.BatchNorm2d(out_chans)
-        self.conv2 = nn.Conv2d(out_chans, out_chans, 3, padding=1, bias=False)
+        self.conv1 = nn.Conv2d(in_chans, inner, 3, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(inner)
+        self.conv2 = nn.Conv2d(inner, out_chans, 3, padding=1, bias=False)
         self.bn2 = nn.BatchNorm2d(out_chans)
         self.drop = nn.Dropout(drop)
 

@@ -12,7 +12,7 @@ from vitscope.core.config import shortened, to_dict, updated
 from vitscope.core.errors import ConfigError, VitscopeError, expected
 from vitscope.data.config import PreprocessConfig
 from vitscope.models.build import build_model
-from vitscope.models.config import MAEConfig, ModelConfig, SimMIMConfig, ViTConfig, pair
+from vitscope.models.config import CNNConfig, MAEConfig, ModelConfig, ResNetConfig, SimMIMConfig, ViTConfig, pair
 
 
 def refuse_weights(config: ModelConfig, tensors: Mapping[str, torch.Tensor], *, where: str, fix: str) -> None:
@@ -148,4 +148,6 @@ def _layers(config: ModelConfig) -> dict[str, Any]:
             "layer_scale": config.layer_scale is not None,
             "prefix_position": config.prefix_position if config.position == "learned" else True,
         }
+    if isinstance(config, ResNetConfig | CNNConfig):
+        layers["inner_widths"] = config.block_widths
     return layers

@@ -40,6 +40,8 @@ class ResNetConfig:
     """7x7 with stride 2 and max pooling, or one 3x3 that keeps the size."""
     stem_width: int = 64
     """Channels of the first stage; doubles with each stage."""
+    inner_widths: tuple[int, ...] | None = None
+    """Channels inside the blocks, one number for each convolution of a block but the last; by default the stage's."""
     zero_init_last: bool = True
     """Whether each block begins as the identity (its last BatchNorm weighs 0)."""
     head_drop_rate: float = 0.0
@@ -50,7 +52,22 @@ class ResNetConfig:
     def __post_init__(self) -> None:
         require_image(self.img_size, self.in_chans, self.num_classes)
         require_stages(self.depths, self.stem_width, "stem_width")
+        if self.inner_widths is not None:
+            _require_inner(self.inner_widths, sum(self.depths) * self.inner_convolutions)
         require_rate("head_drop_rate", self.head_drop_rate)
+
+    @property
+    def inner_convolutions(self) -> int:
+        """Of a block, those before the one that writes into the residual stream."""
+        return 2 if self.block == "bottleneck" else 1
+
+    @property
+    def block_widths(self) -> tuple[int, ...]:
+        """Channels inside the blocks, block by block; of a bottleneck two numbers."""
+        if self.inner_widths is not None:
+            return self.inner_widths
+        blocks = ((self.stem_width * 2**i,) * (depth * self.inner_convolutions) for i, depth in enumerate(self.depths))
+        return tuple(width for stage in blocks for width in stage)
 
 
 @config
@@ -68,6 +85,8 @@ class CNNConfig:
     """Outputs of the head; 0 gives the pooled features."""
     widths: tuple[int, ...] = (32, 64, 128)
     """Channels of each stage; each stage has two convolutions and halves the image."""
+    inner_widths: tuple[int, ...] | None = None
+    """Channels between the two convolutions of each stage; by default the stage's."""
     drop_rate: float = 0.1
     """Dropout after each stage's pooling."""
     head_drop_rate: float = 0.3
@@ -79,10 +98,17 @@ class CNNConfig:
         require_image(self.img_size, self.in_chans, self.num_classes)
         require_counts("widths", self.widths)
         require(len(self.widths) <= MOST_BLOCKS, "widths", f"at most {MOST_BLOCKS:,} stages", len(self.widths))
+        if self.inner_widths is not None:
+            _require_inner(self.inner_widths, len(self.widths))
         least = 2 ** len(self.widths)
         require(min(pair(self.img_size)) >= least, "img_size", f"at least {least}, halved at each stage", self.img_size)
         for name in ("drop_rate", "head_drop_rate"):
             require_rate(name, getattr(self, name))
+
+    @property
+    def block_widths(self) -> tuple[int, ...]:
+        """Channels between the two convolutions of each stage."""
+        return self.widths if self.inner_widths is None else self.inner_widths
 
 
 @config
@@ -115,3 +141,8 @@ class LSTMConfig:
         require_depth("depth", self.depth)
         for name in ("drop_rate", "head_drop_rate"):
             require_rate(name, getattr(self, name))
+
+
+def _require_inner(widths: tuple[int, ...], count: int) -> None:
+    require(len(widths) == count, "inner_widths", f"{count} numbers, one for each inner convolution", widths)
+    require_counts("inner_widths", widths)

@@ -129,6 +129,10 @@ def _unheld(config: ModelConfig) -> list[str]:
             (config.stem != "imagenet", f"stem='{config.stem}'"),
             (config.stem_width != 64, f"stem_width={config.stem_width}"),
             (len(config.depths) != 4, f"{len(config.depths)} stages"),
+            (
+                config.block_widths != updated(config, inner_widths=None).block_widths,
+                "channels inside the blocks that are not the stage's (inner_widths)",
+            ),
         )
     return [] if isinstance(config, SwinConfig) else [f"the layers of family '{config.family}'"]
 
