@@ -63,7 +63,7 @@ def some_kept(model: ViT, *, seed: int = 3) -> Units:
         return tuple(flags.tolist())
 
     whole = units_of(model)
-    return Units(*(tuple(kept(count) for count in whole.totals(kind)) for kind in ("heads", "neurons")))
+    return Units({kind: tuple(kept(count) for count in whole.totals(kind)) for kind in whole.kinds})
 
 
 def pictures(count: int = 6, *, seed: int = 5) -> Tensor:

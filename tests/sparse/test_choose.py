@@ -14,7 +14,7 @@ from vitscope.sparse.masks import all_kept, by_magnitude
 from vitscope.sparse.refill import gone_by_masks, keep_count
 from vitscope.sparse.units import Units
 
-WHOLE = Units(((True,) * 3,) * 2, ((True,) * 20,) * 2)
+WHOLE = Units({"heads": ((True,) * 3,) * 2, "neurons": ((True,) * 20,) * 2})
 
 
 def rising(count: int, first: float = 0.0) -> Tensor:
@@ -29,14 +29,14 @@ SCORES = {
 
 def test_layers_compete_within_themselves() -> None:
     chosen = choose(WHOLE, SCORES, {"heads": [1, 1], "neurons": [2, 0]})
-    assert chosen.heads == ((True, False, True), (False, True, True))
+    assert chosen.of("heads") == ((True, False, True), (False, True, True))
     assert chosen.counts("neurons") == (18, 20)
-    assert chosen.neurons[0][:3] == (False, False, True)
+    assert chosen.of("neurons")[0][:3] == (False, False, True)
 
 
 def test_all_blocks_compete_and_one_head_stays() -> None:
-    assert choose(WHOLE, SCORES, {"heads": 2}).heads == ((True, True, True), (False, False, True))
-    assert choose(WHOLE, SCORES, {"heads": 3}).heads == ((True, False, True), (False, False, True))
+    assert choose(WHOLE, SCORES, {"heads": 2}).of("heads") == ((True, True, True), (False, False, True))
+    assert choose(WHOLE, SCORES, {"heads": 3}).of("heads") == ((True, False, True), (False, False, True))
     assert choose(WHOLE, SCORES, {"heads": 3}, allow_empty=True).counts("heads") == (3, 0)
     assert choose(WHOLE, SCORES, {"heads": 6}).counts("heads") == (1, 1), "as many as may"
     assert choose(WHOLE, SCORES, {"heads": 6}, allow_empty=True).counts("heads") == (0, 0)
@@ -45,7 +45,7 @@ def test_all_blocks_compete_and_one_head_stays() -> None:
 
 def test_kinds_do_not_compete_with_each_other() -> None:
     chosen = choose(WHOLE, SCORES, {"neurons": 10})
-    assert chosen.heads == WHOLE.heads
+    assert chosen.of("heads") == WHOLE.of("heads")
     assert chosen.removed("neurons") == 10
 
 
@@ -62,7 +62,7 @@ def test_what_is_gone_stays_gone_and_counts() -> None:
 def test_neurons_are_kept_in_multiples_and_rather_more() -> None:
     chosen = choose(WHOLE, SCORES, {"neurons": [9, 3]}, round_to=8)
     assert chosen.counts("neurons") == (16, 20), "20 - 3 would be 24, which are not there"
-    assert chosen.neurons[0] == (False,) * 4 + (True,) * 16, "the best of those that went are back"
+    assert chosen.of("neurons")[0] == (False,) * 4 + (True,) * 16, "the best of those that went are back"
     assert choose(WHOLE, SCORES, {"neurons": [12, 12]}, round_to=8).counts("neurons") == (8, 8)
     assert choose(WHOLE, SCORES, {"heads": [1, 1]}, round_to=8).counts("heads") == (2, 2)
     assert choose(WHOLE, SCORES, {"neurons": [20, 20]}, round_to=8).counts("neurons") == (8, 8), "one stays, so eight"
@@ -70,8 +70,8 @@ def test_neurons_are_kept_in_multiples_and_rather_more() -> None:
 
 def test_ties_are_settled_by_number_and_spread() -> None:
     equal = {"heads": [torch.zeros(3), torch.zeros(3)]}
-    assert choose(WHOLE, equal, {"heads": 2}).heads == ((False, True, True), (False, True, True))
-    assert choose(WHOLE, equal, {"heads": 3}).heads == ((False, False, True), (False, True, True))
+    assert choose(WHOLE, equal, {"heads": 2}).of("heads") == ((False, True, True), (False, True, True))
+    assert choose(WHOLE, equal, {"heads": 3}).of("heads") == ((False, False, True), (False, True, True))
 
 
 def test_what_makes_no_sense_is_refused() -> None:

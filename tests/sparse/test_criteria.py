@@ -106,7 +106,7 @@ def test_a_unit_without_saliency_can_go_and_nothing_changes() -> None:
     whole = units_of(model)
     chosen = choose(whole, scores, {"heads": 1, "neurons": 1})
     assert whole.without(chosen).counts("heads") == (1, 0)
-    assert not chosen.neurons[1][4]
+    assert not chosen.of("neurons")[1][4]
     before = model(pictures())
     apply_masks(model, by_units(model, chosen))
     torch.testing.assert_close(model(pictures()), before)

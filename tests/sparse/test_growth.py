@@ -23,7 +23,12 @@ from vitscope.train.signals import StopFlag
 from vitscope.train.state import TrainState
 from vitscope.weights.load import load_model
 
-DOOMED = Units(((False, True), (True, False)), ((True,) * 20 + (False,) * 44, (False,) * 50 + (True,) * 14))
+DOOMED = Units(
+    {
+        "heads": ((False, True), (True, False)),
+        "neurons": ((True,) * 20 + (False,) * 44, (False,) * 50 + (True,) * 14),
+    }
+)
 
 
 def test_lambda_is_the_formula() -> None:

@@ -78,7 +78,7 @@ def test_masks_of_units_hold_their_biases_too() -> None:
     assert by_units(relative, units).keys() == masks.keys(), "a head's relative positions are cut with it, never masked"
     apply_masks(model, masks)
     bias = model.state_dict()["blocks.0.mlp.fc1.bias"]
-    assert ((bias != 0) == torch.tensor(units.neurons[0])).all()
+    assert ((bias != 0) == torch.tensor(units.of("neurons")[0])).all()
 
 
 def test_masks_of_another_model_are_refused() -> None:

@@ -21,7 +21,7 @@ from vitscope.sparse.choose import choose
 from vitscope.sparse.mask_hook import MaskHook
 from vitscope.sparse.masks import apply_masks, by_units
 from vitscope.sparse.surgery import cut_tensors, shrink, slice_optimizer_state
-from vitscope.sparse.units import Units, units_of
+from vitscope.sparse.units import units_of
 from vitscope.train import finish
 from vitscope.train.config import CheckpointConfig
 from vitscope.train.fit import fit
@@ -67,8 +67,9 @@ def test_all_units_give_the_same_network_and_small_ones_shrink_again() -> None:
     same = shrink(model, units_of(model))
     assert differing(weights(same), weights(model)) == set()
     outer = some_kept(model)
-    inner = outer & Units(outer.heads, some_kept(model, seed=8).neurons)
-    inner = Units(inner.heads, tuple(n if any(n) else o for n, o in zip(inner.neurons, outer.neurons, strict=True)))
+    inner = outer & outer.with_kept("neurons", some_kept(model, seed=8).of("neurons"))
+    rows = zip(inner.of("neurons"), outer.of("neurons"), strict=True)
+    inner = inner.with_kept("neurons", [some if any(some) else every for some, every in rows])
     twice = shrink(shrink(model, outer), outer.narrowed(inner))
     assert differing(weights(twice), weights(shrink(model, inner))) == set()
 

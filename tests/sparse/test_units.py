@@ -11,11 +11,11 @@ import torch
 from sparse.sparse_models import KINDS_OF_VIT, some_kept, vit
 from vitscope.core.errors import ConfigError, InputError, UsageError
 from vitscope.models.build import build_model
-from vitscope.models.config import CNNConfig, SwinConfig
+from vitscope.models.config import LSTMConfig, MAEConfig, SwinConfig
 from vitscope.sparse.layout import groups_of
 from vitscope.sparse.units import Units, removed_after, units_of
 
-SOME = Units(((True, False, True), (False, True, True)), ((True, True), (True, False)))
+SOME = Units({"heads": ((True, False, True), (False, True, True)), "neurons": ((True, True), (True, False))})
 
 
 def test_heads_lie_in_the_rows_of_q_k_v_and_the_columns_of_proj() -> None:
@@ -56,9 +56,10 @@ def test_every_entry_of_a_prunable_tensor_is_one_unit_s(kind: str) -> None:
             assert torch.equal(shared, piece.by_unit(numbers)[kept].flatten().sort().values)
 
 
-def test_networks_without_heads_and_neurons_are_refused_in_words() -> None:
+def test_networks_without_units_are_refused_in_words() -> None:
     swin = SwinConfig(img_size=32, embed_dim=8, depths=(1, 1), num_heads=(1, 2), window_size=4, num_classes=3)
-    for config in (CNNConfig(img_size=8, widths=(4, 8)), swin):
+    masked = MAEConfig(encoder=vit(num_classes=0).config, decoder_embed_dim=8, decoder_depth=1, decoder_num_heads=1)
+    for config in (LSTMConfig(img_size=8, embed_dim=4), masked, swin):
         with pytest.raises(UsageError, match=rf"expected a ViT .* received a model of the family '{config.family}'"):
             units_of(build_model(config))
 
@@ -73,11 +74,11 @@ def test_counts_and_shares() -> None:
 
 
 def test_union_intersection_and_what_goes() -> None:
-    other = Units(((True, True, False), (False, False, True)), ((False, True), (True, True)))
+    other = Units({"heads": ((True, True, False), (False, False, True)), "neurons": ((False, True), (True, True))})
     both, any_of = SOME & other, SOME | other
-    assert both.heads == ((True, False, False), (False, False, True))
-    assert any_of.heads == ((True, True, True), (False, True, True))
-    assert SOME.without(both).heads == ((False, False, True), (False, True, False))
+    assert both.of("heads") == ((True, False, False), (False, False, True))
+    assert any_of.of("heads") == ((True, True, True), (False, True, True))
+    assert SOME.without(both).of("heads") == ((False, False, True), (False, True, False))
     assert both.is_within(SOME)
     assert not SOME.is_within(both)
     with pytest.raises(InputError, match="units of one network"):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from vitscope.core.errors import ConfigError, InputError, expected
-from vitscope.sparse.layout import HEADS, KINDS, NEURONS
+from vitscope.sparse.pieces import CHANNELS, HEADS, NEURONS
 from vitscope.sparse.units import Units, removed_after
 
 Scores = Mapping[str, Sequence[Tensor]]
@@ -17,18 +17,22 @@ Scores = Mapping[str, Sequence[Tensor]]
 Gone = Mapping[str, int | Sequence[int]]
 """Of each kind how many original units are to be gone: over all blocks, or of each."""
 Rank = Literal["layer", "global"]
-LEAST: dict[str, int] = {HEADS: 1, NEURONS: 1}
+LEAST: dict[str, int] = {HEADS: 1, NEURONS: 1, CHANNELS: 1}
 """What stays in every block, unless something else is asked for."""
+MAY_BE_EMPTY = {HEADS: 0, NEURONS: 0}
+"""A residual stream goes past a block without them; through convolutions without channels nothing would come."""
+ROUNDED = (NEURONS, CHANNELS)
 
 
 def gone_after(
-    units: Units, *, rate: float, rounds: int, rank: Rank = "global", kinds: Sequence[str] = KINDS
+    units: Units, *, rate: float, rounds: int, rank: Rank = "global", kinds: Sequence[str] | None = None
 ) -> dict[str, int | tuple[int, ...]]:
-    """What the schedule takes in `rounds` rounds: (1 - rate)^rounds of the original units stay."""
+    """What the schedule takes in `rounds` rounds: (1 - rate)^rounds of the original units stay; of all kinds,
+    where none is named."""
     if rank not in ("layer", "global"):
         raise ConfigError(expected("rank", "'layer' or 'global'", repr(rank)))
     gone: dict[str, int | tuple[int, ...]] = {}
-    for kind in kinds:
+    for kind in units.kinds if kinds is None else kinds:
         totals = units.totals(kind)
         if rank == "global":
             gone[kind] = removed_after(sum(totals), rate, rounds)
@@ -48,13 +52,13 @@ def choose(
 ) -> Units:
     """`units` without those of the lowest scores, until as many as `gone` says are gone of the original ones.
 
-    Fewer go where `least` must stay in a block (nothing must, where `allow_empty`), and where the neurons of a block
-    are kept to a multiple of `round_to`: kept counts are rounded up. Equal scores: the lower number within a block
-    goes first, then the lower block, so that ties spread over the blocks.
+    Fewer go where `least` must stay in a block (no head and no neuron must, where `allow_empty`), and where neurons and
+    channels of a block are kept to a multiple of `round_to`: kept counts are rounded up. Equal scores: the lower number
+    within a block goes first, then the lower block, so that ties spread over the blocks.
     """
     if round_to < 1:
         raise ConfigError(expected("round_to", "1 or more", round_to))
-    stays: dict[str, int] = dict.fromkeys(KINDS, 0) if allow_empty else {**LEAST, **(least or {})}
+    stays: dict[str, int] = {**LEAST, **(least or {}), **(MAY_BE_EMPTY if allow_empty else {})}
     chosen = units
     for kind, wanted in gone.items():
         flags = _lowest_gone(units, kind, _listed(units, scores, kind), wanted, stays[kind], round_to)
@@ -88,7 +92,7 @@ def _lowest_gone(
         left -= 1
         if to_go is not None:
             to_go[block] -= 1
-    if kind == NEURONS:
+    if kind in ROUNDED:
         # The last to go are the best of those that went.
         for block, unit in reversed(taken):
             if counts[block] % round_to:

@@ -21,9 +21,9 @@ from torch import Tensor, nn
 
 from vitscope.core.errors import ConfigError, InputError, expected
 from vitscope.core.suggest import did_you_mean
-from vitscope.sparse.layout import groups_of, vit_of
+from vitscope.sparse.layout import network_of
 from vitscope.sparse.masks import by_units
-from vitscope.sparse.units import Units
+from vitscope.sparse.units import Units, units_of
 from vitscope.train.shards import local, made_whole, own_part
 from vitscope.train.state import TrainState
 
@@ -87,7 +87,7 @@ class GrowthHook:
 
     def __init__(self, doomed: Units, growth: Growth) -> None:
         """`doomed` says yes to the units that go: `before.without(after)`."""
-        if not any(any(doomed.counts(kind)) for kind in ("heads", "neurons")):
+        if not any(any(doomed.counts(kind)) for kind in doomed.kinds):
             raise InputError("no unit is doomed: there is nothing to regularise", fix="a higher rate, or more rounds")
         self.doomed, self.growth = doomed, growth
         self._weights: list[Tensor] = []
@@ -133,8 +133,8 @@ class GrowthHook:
     @torch.no_grad()
     def _bind(self, state: TrainState) -> Tensor:
         """Lay everything a step needs on the device; the largest doomed weight, unless it is known already."""
-        wholes, masks = dict(state.model.named_parameters()), by_units(state.model, self.doomed)
-        touched = {name: mask for name, mask in masks.items() if bool(mask.any())}
+        wholes, marks = dict(state.model.named_parameters()), entries_of(state.model, self.doomed)
+        touched = {name: mark for name, mark in marks.items() if bool(mark.any())}
         self._weights = [local(wholes[name].detach()) for name in touched]
         self._marks = [
             own_part(wholes[name], mask).to(weight.device, weight.dtype)
@@ -158,16 +158,16 @@ class GrowthHook:
 def doomed_share(model: nn.Module, doomed: Units, removed: Units | None = None) -> float:
     """max |D| / median |kept| over all entries of units: how far from gone the doomed ones are. Units that went before
     are in neither: `removed` says yes to them."""
-    tensors = vit_of(model).state_dict()
-    largest, rest = [], []
-    for group in groups_of(model):
-        going = doomed.kept(group)
-        out = going if removed is None else going | removed.kept(group)
-        for piece in group.own:
-            entries = piece.by_unit(tensors[piece.name].detach()).abs().cpu()
-            largest.append(entries[going].flatten())
-            rest.append(entries[~out].flatten())
-    return float(torch.cat(largest).max() / torch.cat(rest).median())
+    tensors = network_of(model).state_dict()
+    going, out = entries_of(model, doomed), entries_of(model, doomed if removed is None else doomed | removed)
+    sizes = {name: tensors[name].detach().abs().cpu() for name in going}
+    largest = torch.cat([size[going[name]] for name, size in sizes.items()]).max()
+    return float(largest / torch.cat([size[~out[name]] for name, size in sizes.items()]).median())
+
+
+def entries_of(model: nn.Module, units: Units) -> dict[str, Tensor]:
+    """Of each tensor which entries belong to these units: to one of them, where rows and columns are both units'."""
+    return {name: ~others for name, others in by_units(model, units_of(model).without(units)).items()}
 
 
 def _rising_exp(x: Tensor) -> Tensor:

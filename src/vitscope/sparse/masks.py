@@ -8,26 +8,23 @@ import torch
 from torch import Tensor, nn
 
 from vitscope.core.errors import InputError, expected
-from vitscope.sparse.layout import groups_of, vit_of
+from vitscope.sparse.layout import family_of, groups_of, network_of
 from vitscope.sparse.units import Units, as_written
 
 Masks = dict[str, Tensor]
 """Of each masked tensor, by its name in the state dict, a bool tensor of its shape."""
-LAYERS = ("attn.qkv", "attn.proj", "mlp.fc1", "mlp.fc2")
-"""Of every block. Norms, tokens, the position table and the head are never pruned."""
 
 
 def prunable(model: nn.Module, *, patch_embed: bool = False) -> list[str]:
-    """Names of the weights that unstructured pruning may take from; `patch_embed` only on request."""
-    there = vit_of(model).state_dict()
-    names = [f"blocks.{block}.{layer}.weight" for block in range(len(vit_of(model).blocks)) for layer in LAYERS]
-    names = [name for name in names if name in there]  # a block may have no heads, or no neurons
-    return [*(["patch_embed.proj.weight"] if patch_embed else []), *names]
+    """Names of the weights that unstructured pruning may take from: of a ViT's blocks (`patch_embed` only on request),
+    of all convolutions. Norms, tokens, the position table and the head are never pruned."""
+    network = network_of(model)
+    return family_of(network).prunable(network.config, patch_embed=patch_embed)
 
 
 def all_kept(model: nn.Module, *, patch_embed: bool = False) -> Masks:
     """The masks of round 0."""
-    tensors = vit_of(model).state_dict()
+    tensors = network_of(model).state_dict()
     return {name: torch.ones_like(tensors[name], dtype=torch.bool) for name in prunable(model, patch_embed=patch_embed)}
 
 
@@ -38,7 +35,7 @@ def by_magnitude(model: nn.Module, masks: Mapping[str, Tensor], rate: float) -> 
     Exactly floor(rate * remaining) go; of equally small ones those that come first. After k times the density is
     (1 - rate)^k.
     """
-    tensors = vit_of(model).state_dict()
+    tensors = network_of(model).state_dict()
     _refuse_misfits(masks, tensors)
     sizes = {name: tensors[name].detach()[mask.to(tensors[name].device)].abs() for name, mask in masks.items()}
     if not all(bool(torch.isfinite(size).all()) for size in sizes.values()):
@@ -62,12 +59,14 @@ def by_magnitude(model: nn.Module, masks: Mapping[str, Tensor], rate: float) -> 
 
 def by_units(model: nn.Module, units: Units) -> Masks:
     """Masks that hold every removed unit at 0, its biases too. The network then says what the smaller one says."""
-    tensors = vit_of(model).state_dict()
+    tensors = network_of(model).state_dict()
     masks: Masks = {}
     for group in groups_of(model):
         kept = units.kept(group)
         for piece in group.own:
-            masks[piece.name] = piece.spread(kept, tensors[piece.name].shape).clone()
+            mask = piece.spread(kept, tensors[piece.name].shape)
+            # A convolution between two groups has units of one in its rows and of the other in its columns.
+            masks[piece.name] = masks[piece.name] & mask if piece.name in masks else mask.clone()
     return masks
 
 
@@ -79,7 +78,7 @@ def density(masks: Mapping[str, Tensor]) -> float:
 @torch.no_grad()
 def apply_masks(model: nn.Module, masks: Mapping[str, Tensor]) -> None:
     """Set what is masked to 0, in place."""
-    tensors = vit_of(model).state_dict()
+    tensors = network_of(model).state_dict()
     _refuse_misfits(masks, tensors)
     for name, mask in masks.items():
         tensors[name].masked_fill_(~mask.to(tensors[name].device), 0)

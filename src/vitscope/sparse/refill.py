@@ -12,7 +12,7 @@ from torch import Tensor
 
 from vitscope.core.errors import InputError
 from vitscope.sparse.choose import Rank
-from vitscope.sparse.layout import Group
+from vitscope.sparse.pieces import Group
 from vitscope.sparse.units import as_written
 
 
@@ -41,7 +41,7 @@ def gone_by_masks(
         if not found:
             raise InputError(
                 f"no mask says anything of the {group.kind} of block {group.block}",
-                fix="give masks over attn.qkv, attn.proj, mlp.fc1 and mlp.fc2",
+                fix="give masks over all prunable tensors: all_kept(model)",
             )
         survivors, entries = sum(int(mask.sum()) for mask in found), sum(mask.numel() for mask in found)
         counted.setdefault(group.kind, []).append((survivors, entries, group.count))

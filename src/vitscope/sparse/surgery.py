@@ -7,46 +7,39 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from vitscope.core.config import updated
 from vitscope.models.accounting.hollow import build_hollow
-from vitscope.models.config import ViTConfig
+from vitscope.models.model import VisionModel
 from vitscope.models.vit import ViT
-from vitscope.sparse.layout import HEADS, NEURONS, groups_of, vit_of
+from vitscope.sparse.layout import family_of, groups_of, network_of
 from vitscope.sparse.units import Units
 
 
 @torch.no_grad()
-def shrink(model: nn.Module, units: Units) -> ViT:
+def shrink(model: nn.Module, units: Units) -> VisionModel:
     """A new network of the same family with only the kept units; `model` stays as it is, and shares no memory with it.
     Of attention without heads and of an MLP without neurons their output bias stays.
 
     It says what `model` says with the removed units at 0. Class names, preprocessing, frozen parameters and the mode of
     the model go with it; where its weights came from (`certificate`) is no longer true of it.
     """
-    vit = vit_of(model)
-    small: ViT = build_hollow(smaller_config(vit.config, units))
-    small.load_state_dict(cut_tensors(vit, vit.state_dict(), units), strict=True, assign=True)
+    large = network_of(model)
+    counts = {kind: units.counts(kind) for kind in units.kinds}
+    cut = cut_tensors(large, large.state_dict(), units)
+    small: VisionModel = build_hollow(family_of(large).smaller_config(large.config, counts))
+    small.load_state_dict(cut, strict=True, assign=True)
     small.reset_buffers()
-    trains = {name: parameter.requires_grad for name, parameter in vit.named_parameters()}
+    trains = {name: parameter.requires_grad for name, parameter in large.named_parameters()}
     for name, parameter in small.named_parameters():
         parameter.requires_grad_(trains[name])
-    modes = {name: module.training for name, module in vit.named_modules()}
+    modes = {name: module.training for name, module in large.named_modules()}
     for name, module in small.named_modules():
         module.training = modes[name]
-    small.distilled_training, small.grad_checkpointing = vit.distilled_training, vit.grad_checkpointing
-    small.preprocessing = vit.preprocessing
-    small.labels = None if vit.labels is None else list(vit.labels)
+    small.grad_checkpointing = large.grad_checkpointing
+    if isinstance(large, ViT) and isinstance(small, ViT):
+        small.distilled_training = large.distilled_training
+    small.preprocessing = large.preprocessing
+    small.labels = None if large.labels is None else list(large.labels)
     return small
-
-
-def smaller_config(config: ViTConfig, units: Units) -> ViTConfig:
-    """Heads and neurons block by block; a head is as wide as before."""
-    return updated(
-        config,
-        num_heads=_one_if_alike(units.counts(HEADS)),
-        head_dim=config.dim_per_head,
-        mlp_dim=_one_if_alike(units.counts(NEURONS)),
-    )
 
 
 def cut_tensors(model: nn.Module, tensors: Mapping[str, Tensor], units: Units) -> dict[str, Tensor]:
@@ -74,7 +67,7 @@ def slice_optimizer_state(
     copied. AdamW, Adam and SGD then go on as if the removed units had stayed at 0. So does Muon, but that the length
     of its steps goes by the longer side of a matrix, which may be shorter now.
     """
-    shapes = {name: parameter.shape for name, parameter in vit_of(model).named_parameters()}
+    shapes = {name: parameter.shape for name, parameter in network_of(model).named_parameters()}
     keys = {key for tensors in state.values() for key in tensors}
     stays = cut_tensors(model, {name: torch.empty(shapes[name], device="meta") for name in state}, units)
     sliced: dict[str, dict[str, Tensor]] = {name: {} for name in stays}
@@ -90,8 +83,3 @@ def slice_optimizer_state(
             if key in tensors and name not in like_weights and name in stays:
                 sliced[name][key] = tensors[key].detach().clone()
     return sliced
-
-
-def _one_if_alike(counts: tuple[int, ...]) -> int | tuple[int, ...]:
-    """One number where all blocks are alike: such a model is still any other library's. No number says none at all."""
-    return counts[0] if len(set(counts)) == 1 and counts[0] else counts

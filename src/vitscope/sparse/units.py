@@ -10,34 +10,45 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from vitscope.core.errors import ConfigError, InputError, expected
-from vitscope.sparse.layout import HEADS, KINDS, NEURONS, Group, groups_of
+from vitscope.core.errors import ConfigError, InputError, UsageError, expected
+from vitscope.sparse.layout import groups_of
+from vitscope.sparse.pieces import KINDS, Group
 
 Flags = tuple[tuple[bool, ...], ...]
-"""Of each block one yes or no a unit."""
+"""Of each block (of convolutions, each group of channels) one yes or no a unit."""
 
 
 @dataclass(frozen=True)
 class Units:
-    """Of every head and neuron whether it is kept, block by block."""
+    """Of every unit whether it is kept, by kind and block: `Units({"heads": ..., "neurons": ...})`."""
 
-    heads: Flags
-    neurons: Flags
+    flags: Mapping[str, Flags]
 
     def __post_init__(self) -> None:
-        if len(self.heads) != len(self.neurons):
-            blocks = f"{len(self.heads)} and {len(self.neurons)}"
-            raise InputError(expected("units", "heads and neurons of as many blocks", blocks))
+        if not self.flags or not set(self.flags) <= set(KINDS):
+            raise InputError(expected("units", f"some of {', '.join(KINDS)}", ", ".join(self.flags) or "none"))
+        object.__setattr__(self, "flags", dict(self.flags))
+        blocks = {kind: len(flags) for kind, flags in self.flags.items()}
+        if len(set(blocks.values())) > 1:
+            raise InputError(expected("units", f"{' and '.join(blocks)} of as many blocks", tuple(blocks.values())))
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self.flags.items()))
 
     # --- asking -------------------------------------------------------------------------------------------------
 
     @property
     def kinds(self) -> tuple[str, ...]:
         """The kinds of units this network has."""
-        return KINDS
+        return tuple(self.flags)
 
     def of(self, kind: str) -> Flags:
-        return {HEADS: self.heads, NEURONS: self.neurons}[kind]
+        if kind not in self.flags:
+            have = " and ".join(self.kinds)
+            raise UsageError(
+                expected("kind of units", f"{have}, which this network has", kind), fix=f"ask for {have} (--units)"
+            )
+        return self.flags[kind]
 
     def kept(self, group: Group) -> Tensor:
         """(count,) bool, of the units of one group."""
@@ -72,7 +83,7 @@ class Units:
         """Refuse units that bring a removed one back."""
         back = [
             f"{kind[:-1]} {unit} of block {block}"
-            for kind in KINDS
+            for kind in self.kinds
             for block, pairs in enumerate(zip(self.of(kind), before.of(kind), strict=True))
             for unit, (now, then) in enumerate(zip(*pairs, strict=True))
             if now and not then
@@ -109,39 +120,38 @@ class Units:
     def with_kept(self, kind: str, flags: Iterable[Iterable[bool]]) -> Units:
         """The same with other flags for one kind."""
         new = tuple(tuple(bool(flag) for flag in block) for block in flags)
-        return Units(new if kind == HEADS else self.heads, new if kind == NEURONS else self.neurons)
+        self.of(kind)
+        return Units({**self.flags, kind: new})
 
     # --- plain data ---------------------------------------------------------------------------------------------
 
     def to_json(self) -> dict[str, list[str]]:
         """Plain data: of each block a text of 1 (kept) and 0."""
-        return {kind: ["".join("01"[flag] for flag in flags) for flags in self.of(kind)] for kind in KINDS}
+        return {kind: ["".join("01"[flag] for flag in flags) for flags in self.of(kind)] for kind in self.kinds}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        if set(data) != set(KINDS) or not all(_is_flags(text) for kind in KINDS for text in data[kind]):
-            raise InputError(expected("units", "heads and neurons as lists of texts of 0 and 1", dict(data)))
-        return cls(*(tuple(tuple(mark == "1" for mark in text) for text in data[kind]) for kind in KINDS))
+        if not all(_is_flags(text) for texts in data.values() for text in texts):
+            raise InputError(expected("units", "of each kind a list of texts of 0 and 1", dict(data)))
+        return cls({kind: tuple(tuple(mark == "1" for mark in text) for text in data[kind]) for kind in data})
 
     def _with(self, other: Units, combine: Callable[[bool, bool], bool]) -> Units:
-        for kind in KINDS:
-            if self.totals(kind) != other.totals(kind):
-                raise InputError(
-                    expected("units", f"{self.totals(kind)} {kind}", other.totals(kind)),
-                    fix="compare units of one network",
-                )
+        mine, theirs = ({kind: one.totals(kind) for kind in one.kinds} for one in (self, other))
+        if mine != theirs:
+            raise InputError(expected("units", mine, theirs), fix="compare units of one network")
         return self._each(
             lambda kind, block: tuple(map(combine, self.of(kind)[block], other.of(kind)[block])),
         )
 
     def _each(self, made: Callable[[str, int], tuple[bool, ...]]) -> Units:
-        return Units(*(tuple(made(kind, block) for block in range(len(self.heads))) for kind in KINDS))
+        return Units({k: tuple(made(k, block) for block in range(len(flags))) for k, flags in self.flags.items()})
 
 
 def units_of(model: nn.Module) -> Units:
     """All units of a network, all kept."""
     groups = groups_of(model)
-    return Units(*(tuple((True,) * group.count for group in groups if group.kind == kind) for kind in KINDS))
+    kinds = dict.fromkeys(group.kind for group in groups)
+    return Units({kind: tuple((True,) * group.count for group in groups if group.kind == kind) for kind in kinds})
 
 
 def removed_after(count: int, rate: float, rounds: int) -> int:

@@ -9,7 +9,8 @@ from functools import cached_property
 from torch import Tensor, nn
 
 from vitscope.core.errors import UsageError, expected
-from vitscope.sparse.layout import KINDS, Group, groups_of, vit_of
+from vitscope.sparse.layout import groups_of, network_of
+from vitscope.sparse.pieces import Group
 from vitscope.train.losses import cross_entropy
 
 LEAST_BATCHES = 10
@@ -37,7 +38,7 @@ class Evidence:
 
     @cached_property
     def tensors(self) -> dict[str, Tensor]:
-        return {name: tensor.detach() for name, tensor in vit_of(self.model).state_dict().items()}
+        return {name: tensor.detach() for name, tensor in network_of(self.model).state_dict().items()}
 
     def each_batch(self) -> Iterator[tuple[Tensor, Tensor]]:
         """All batches, on the model's device; refuses, at the end, if they were too few."""
@@ -55,7 +56,8 @@ class Evidence:
 
     def by_kind(self, score: Callable[[Group], Tensor]) -> dict[str, Sequence[Tensor]]:
         """Every group's scores, in the order of the blocks."""
-        return {kind: [score(group) for group in self.groups if group.kind == kind] for kind in KINDS}
+        kinds = dict.fromkeys(group.kind for group in self.groups)
+        return {kind: [score(group) for group in self.groups if group.kind == kind] for kind in kinds}
 
 
 def require_masks(evidence: Evidence) -> Mapping[str, Tensor]:

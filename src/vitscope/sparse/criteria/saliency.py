@@ -12,18 +12,19 @@ from torch.func import functional_call
 from vitscope.models.modes import in_mode
 from vitscope.sparse.choose import Scores
 from vitscope.sparse.criteria.evidence import Evidence
-from vitscope.sparse.layout import Group, vit_of
+from vitscope.sparse.layout import network_of
+from vitscope.sparse.pieces import Group
 
 
 def saliency(evidence: Evidence) -> Scores:
     """Neither weights nor their gradients are touched; frozen weights count too."""
-    vit, totals = vit_of(evidence.model), dict[Group, Tensor]()
+    network, totals = network_of(evidence.model), dict[Group, Tensor]()
     names = list(dict.fromkeys(piece.name for group in evidence.groups for piece in group.own))
     weights = {name: evidence.tensors[name].detach().requires_grad_() for name in names}
     count = 0
-    with in_mode(vit, training=False), torch.enable_grad():
+    with in_mode(network, training=False), torch.enable_grad():
         for images, labels in evidence.each_batch():
-            loss = evidence.loss(functional_call(vit, weights, (images,)), labels)
+            loss = evidence.loss(functional_call(network, weights, (images,)), labels)
             slopes = torch.autograd.grad(loss, list(weights.values()))
             with torch.no_grad():
                 moved = {name: weights[name].double() * slope for name, slope in zip(names, slopes, strict=True)}
