@@ -15,7 +15,9 @@ from doctor.conftest import small_vit
 from doctor.seen import causes
 from doctor.test_as_it_came import fingerprint
 from vitscope.doctor.as_it_came import as_it_came
+from vitscope.doctor.checks.training import CHECKS
 from vitscope.doctor.checks.training.lr import first_steps, lr_test
+from vitscope.doctor.examination import examine
 from vitscope.doctor.experiments.held import Run, hold, own_run, pool_of
 from vitscope.doctor.experiments.long_run import at_real_batch, batches_of, beside
 from vitscope.doctor.experiments.lr_test import (
@@ -195,6 +197,15 @@ def test_a_classic_sweep_ends_where_the_loss_is_lost(patient: Make) -> None:
     lrs, losses = classic_sweep(one, pool_of(one), lowest=1.0, highest=1e3)
     assert len(lrs) == len(losses) < 60
     assert lrs == sorted(lrs)
+
+
+def test_the_classic_sweep_is_a_comparison_that_must_be_asked_for(patient: Make) -> None:
+    report = examine(patient(), CHECKS, only=["training"], quick=True)
+    assert report.why_not["classic_sweep"] == "on request"
+    (asked,) = examine(patient(), CHECKS, only=["classic_sweep"]).asked
+    assert (causes(asked.seen), asked.seen.notes[0].name) == ([], "classic_sweep")
+    assert asked.seen.measured["edge"] > 0
+    assert asked.seen.picture is not None
 
 
 def run_of(*losses: float, move: float = 0.01) -> Run:

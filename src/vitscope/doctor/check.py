@@ -21,3 +21,5 @@ class Check:
     ask: Callable[[Patient], Seen]
     is_quick: bool = True
     """Whether a quick examination has time for it."""
+    on_request: bool = False
+    """Only where it is asked for by its name: a comparison, and no part of an examination."""

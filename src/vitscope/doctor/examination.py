@@ -17,8 +17,8 @@ from vitscope.doctor.thresholds.whole import NO_NEED_TO_TRAIN, SURE_ENOUGH
 
 OnCheck = Callable[[str], None]
 """Told the name of the check that begins."""
-WhyNot = Literal["ended", "quick", "not chosen"]
-"""An earlier cause makes it meaningless; there is no time for it; others were asked for."""
+WhyNot = Literal["ended", "quick", "not chosen", "on request"]
+"""An earlier cause makes it meaningless; there is no time for it; others were asked for; it waits to be."""
 
 
 @dataclass(frozen=True)
@@ -138,6 +138,8 @@ def examine(
             why = "not chosen"
         elif has_ended or (check.stage == "training" and not only and _is_known(report)):
             why = "ended"
+        elif check.on_request and not is_chosen:
+            why = "on request"
         elif quick and not check.is_quick and not is_chosen:
             why = "quick"
         if why is not None:

@@ -270,6 +270,15 @@ NOTES: tuple[Remark, ...] = (
             "都一样。",
         ),
     ),
+    Remark(
+        name="classic_sweep",
+        text=Text(
+            "A classic sweep has its lowest loss at {lowest:.2g} and would propose {classic:.2g}; runs that hold their rate "
+            "are stable up to {edge:.2g}. Where they differ, go by the held ones.",
+            "传统的学习率扫描在 {lowest:.2g} 处损失最低，会建议 {classic:.2g}；而保持学习率的短训练在 {edge:.2g} 以内是稳定的。"
+            "两者不同时，以后者为准。",
+        ),
+    ),
     *CURVE_NOTES,
 )
 
@@ -291,6 +300,10 @@ LEFT_OUT: tuple[Remark, ...] = (
     Remark(
         name="warm_up_not_known",
         text=Text("it is not known whether the learning rate is warmed up", "不清楚是否有学习率预热"),
+    ),
+    Remark(
+        name="sweep_was_lost",
+        text=Text("the sweep's first step was not finite", "扫描的第一步就出现了非有限值"),
     ),
     *CURVE_LEFT_OUT,
 )
