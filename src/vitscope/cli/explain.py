@@ -13,6 +13,7 @@ from vitscope.cli.console import console, print_json
 from vitscope.cli.explain_files import Places
 from vitscope.cli.model_source import find_described_model
 from vitscope.cli.progress import progress_bar
+from vitscope.cli.writing import writing
 from vitscope.core.config import config, require
 from vitscope.core.errors import EXIT_DONE, InputError, UsageError
 from vitscope.core.flags import parse_flags
@@ -119,17 +120,18 @@ def _show_map(command: ExplainCommand, predictor: Predictor, picture: Path) -> i
             patch=command.patch,
             progress=progress,
         )
-    drawn = [found.save(places.main)]
-    if command.sheet:
-        drawn.append(found.save_sheet(places.beside("sheet")))
-    if command.tokens:
-        attention = predictor.attention(picture, layers=found.layer)
-        drawn.append(attention.save(places.beside("tokens"), layer=found.layer, head=found.head))
-    if command.feature_maps:
-        drawn.append(feature_maps_of(predictor, picture).save(places.beside("feature-maps")))
-    if command.overlay:
-        found.overlay().save(places.beside("overlay"), format="PNG")
-        drawn.append(places.beside("overlay"))
+    with writing(places.main):
+        drawn = [found.save(places.main)]
+        if command.sheet:
+            drawn.append(found.save_sheet(places.beside("sheet")))
+        if command.tokens:
+            attention = predictor.attention(picture, layers=found.layer)
+            drawn.append(attention.save(places.beside("tokens"), layer=found.layer, head=found.head))
+        if command.feature_maps:
+            drawn.append(feature_maps_of(predictor, picture).save(places.beside("feature-maps")))
+        if command.overlay:
+            found.overlay().save(places.beside("overlay"), format="PNG")
+            drawn.append(places.beside("overlay"))
     if command.json:
         print_json(encode({**found.to_dict(), "files": [str(path) for path in drawn]}))
         return EXIT_DONE
@@ -144,7 +146,8 @@ def _show_feature_maps(command: ExplainCommand, predictor: Predictor, picture: P
 
     places = Places(command.out, picture, "feature-maps", [], overwrite=command.overwrite)
     found = feature_maps_of(predictor, picture)
-    drawn = [found.save(places.main)]
+    with writing(places.main):
+        drawn = [found.save(places.main)]
     if not command.feature_maps:  # nobody should take them for a map of attention
         sys.stderr.write(f"{reason}: instead of a map, these are its filters and feature maps\n")
     if command.json:

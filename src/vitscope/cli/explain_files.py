@@ -18,6 +18,7 @@ class Places:
     ) -> None:
         """`out` is a PNG file or a folder. Where it is not given, a free name in the current folder is taken."""
         self.main = _main(out, f"{picture.stem}-{kind.replace('_', '-')}")
+        _refuse_below_a_file(self.main)
         if out is None and not overwrite:
             self.main = self._free(extras)
         taken = [path for path in (self.main, *map(self.beside, extras)) if path.exists() or path.is_symlink()]
@@ -42,6 +43,12 @@ class Places:
         return self.main
 
 
+def _refuse_below_a_file(path: Path) -> None:
+    above = next(place for place in path.parents if place.exists())
+    if not above.is_dir():
+        raise UsageError(f"--out cannot be written: '{above}' is no folder", where=str(path), fix="give another --out")
+
+
 def _main(out: str | None, name: str) -> Path:
     if out is None:
         return Path(f"{name}.png")
@@ -55,5 +62,7 @@ def _main(out: str | None, name: str) -> Path:
             fix=f"--out {path.with_suffix('.png')}",
         )
     if path.exists() and not path.is_dir():
-        raise UsageError(expected("--out", "a folder, or a file that ends in .png", repr(out)), where=PROG)
+        raise UsageError(
+            expected("--out", "a folder, or a file that ends in .png", repr(out)), where=PROG, fix=f"--out {out}.png"
+        )
     return path / f"{name}.png"

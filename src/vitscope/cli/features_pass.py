@@ -10,6 +10,7 @@ import torch
 
 from vitscope.cli.features_paths import PROG, Paths
 from vitscope.cli.progress import progress_bar
+from vitscope.cli.writing import writing
 from vitscope.core.dtypes import TORCH_DTYPES
 from vitscope.core.errors import DataError, UsageError
 from vitscope.infer.features.collect import MOST_DRAWN, MapPoints, collect, pass_on
@@ -58,9 +59,11 @@ def pass_over(command: FeaturesCommand, paths: Paths, predictor: Predictor) -> d
     if nearest is not None:
         told["nearest"] = _named(nearest, looked)
         if paths.sheet is not None and nearest.found:
-            told["sheet"] = str(_draw_sheet(command, nearest, looked, feature, paths.sheet))
+            with writing(paths.sheet, flag="--sheet"):
+                told["sheet"] = str(_draw_sheet(command, nearest, looked, feature, paths.sheet))
     if points is not None and paths.map is not None and len(points.places) > 1:
-        told["map"] = str(_draw_map(command, points, looked, feature, paths.map, about["count"]))
+        with writing(paths.map, flag="--map"):
+            told["map"] = str(_draw_map(command, points, looked, feature, paths.map, about["count"]))
     return told
 
 
@@ -88,7 +91,7 @@ def _collected(
 ) -> dict[str, Any]:
     dtype = TORCH_DTYPES[command.store]
     writer = nullcontext() if paths.out is None else writer_to(paths.out, reading, dtype, found.classes)
-    with progress_bar("looking") as progress, writer as opened:
+    with writing(paths.out), progress_bar("looking") as progress, writer as opened:
         return collect(
             predictor,
             found,

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vitscope.core.errors import UsageError, VitscopeError, expected
+from vitscope.cli.writing import writing
+from vitscope.core.errors import UsageError, expected
 from vitscope.core.files import write_atomically
 from vitscope.core.strict_json import encode
 
@@ -39,10 +40,8 @@ def file_to_write(out: str, *, overwrite: bool) -> Path:
 
 def write_predictions(path: Path, found: Sequence[Prediction], *, classes: int) -> None:
     """All at once: a file of this name is either the old one or the whole new one."""
-    try:
+    with writing(path):
         write_atomically(path, _content(path.suffix.lower(), found, classes))
-    except OSError as error:
-        raise VitscopeError(f"cannot write: {error}", where=str(path), fix="give another --out") from error
 
 
 def as_csv(found: Sequence[Prediction], *, classes: int) -> str:

@@ -10,7 +10,7 @@ from PIL import Image
 from torch import Tensor
 
 from vitscope.core.errors import InputError, VitscopeError, expected
-from vitscope.data.decode import decode_image
+from vitscope.data.decode import BadImageError, decode_image
 from vitscope.data.preprocess import to_pixels
 from vitscope.infer.explain.frame import Frame, frame_of, whole
 from vitscope.infer.pictures import Pictures, find_pictures
@@ -52,8 +52,12 @@ def subject_of(predictor: Predictor, picture: Pictures) -> Subject:
         images = stacked([content], config, predictor.device, predictor.dtype)
         shown = _as_picture(content, config.mean, config.std)
         return Subject(name, shown, whole((shown.height, shown.width)), images)
-    seen = to_pixels(decode_image(content, in_chans=config.in_chans), config)
-    shown = decode_image(content, in_chans=3)
+    try:
+        seen = to_pixels(decode_image(content, in_chans=config.in_chans), config)
+        shown = decode_image(content, in_chans=3)
+    except BadImageError as error:
+        error.fix = error.fix or "give another picture"
+        raise
     frame = frame_of((shown.height, shown.width), config)
     return Subject(name, shown, frame, stacked([seen], config, predictor.device, predictor.dtype))
 
