@@ -6,8 +6,10 @@ import ast
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,12 +42,38 @@ def named(path: Path) -> str:
     return str(path.relative_to(SOURCE))
 
 
-def nodes(path: Path) -> Iterator[ast.AST]:
-    return ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+@dataclass
+class Found:
+    """What the rules ask of a file."""
+
+    reads_environment: list[str] = field(default_factory=list)
+    asserts: list[str] = field(default_factory=list)
+    classes: list[str] = field(default_factory=list)
+    imports: set[str] = field(default_factory=set)
+    """Every module it imports, wherever it does: 'torch.nn', 'torch', ..."""
 
 
-def places(path: Path, found: list[ast.stmt | ast.expr]) -> list[str]:
-    return [f"{named(path)}:{node.lineno}" for node in found]
+@cache
+def found_in(path: Path) -> Found:
+    """Parsed once for all rules."""
+    found = Found()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if reads_environment(node):
+            found.reads_environment.append(place(path, node))
+        match node:
+            case ast.Assert():
+                found.asserts.append(place(path, node))
+            case ast.ClassDef():
+                found.classes.append(node.name)
+            case ast.Import():
+                found.imports |= {alias.name for alias in node.names}
+            case ast.ImportFrom(module=str(module)):
+                found.imports |= {module, *(f"{module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+def place(path: Path, node: Any) -> str:
+    return f"{named(path)}:{node.lineno}"
 
 
 def reads_environment(node: ast.AST) -> bool:
@@ -75,7 +103,7 @@ def test_there_is_something_to_check() -> None:
 def test_only_core_reads_environment_variables(path: Path) -> None:
     if path.relative_to(SOURCE).parts[0] == "core":
         pytest.skip("core may")
-    assert places(path, [node for node in nodes(path) if reads_environment(node)]) == []  # type: ignore[misc]
+    assert found_in(path).reads_environment == []
 
 
 def test_the_environment_search_finds_what_it_should() -> None:
@@ -87,14 +115,13 @@ def test_the_environment_search_finds_what_it_should() -> None:
 @pytest.mark.parametrize("path", FILES, ids=named)
 def test_no_assert_in_the_product(path: Path) -> None:
     """`python -O` removes them; a check that matters raises an error a person can read."""
-    assert places(path, [node for node in nodes(path) if isinstance(node, ast.Assert)]) == []
+    assert found_in(path).asserts == []
 
 
 @pytest.mark.parametrize("path", FILES, ids=named)
 def test_names_say_something(path: Path) -> None:
     assert VAGUE_NAMES.isdisjoint(path.relative_to(SOURCE).with_suffix("").parts)
-    classes = [node for node in nodes(path) if isinstance(node, ast.ClassDef)]
-    assert [node.name for node in classes if node.name.endswith(("V2", "Utils", "Helper"))] == []
+    assert [name for name in found_in(path).classes if name.endswith(("V2", "Utils", "Helper"))] == []
 
 
 @pytest.mark.parametrize("path", FILES, ids=named)
@@ -122,17 +149,6 @@ def test_building_a_model_imports_no_pictures_and_no_extras() -> None:
     assert imported_by(statement).isdisjoint(["torchvision", "matplotlib", "timm", "transformers", "optuna", "onnx"])
 
 
-def imports_of(path: Path) -> set[str]:
-    """Every module a file imports, wherever it does: 'torch.nn', 'torch', ..."""
-    found: set[str] = set()
-    for node in nodes(path):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return found
-
-
 @pytest.mark.parametrize("path", sorted((SOURCE / "core").rglob("*.py")), ids=named)
 def test_core_knows_no_networks(path: Path) -> None:
-    assert not {module for module in imports_of(path) if module.startswith(("torch.nn", "torchvision"))}
+    assert not {module for module in found_in(path).imports if module.startswith(("torch.nn", "torchvision"))}
