@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import io
 import json
 import math
 import os
+import runpy
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -31,7 +36,20 @@ NAMES = ("ours", "timm", "transformers")
 
 
 def run(script: str, *flags: str, device: bool = True) -> str:
-    """Standard output of a benchmark in its own process."""
+    """Standard output of a benchmark, run here: most of them would take longer to import torch than to run."""
+    where = ["--device", "cpu"] if device else []
+    out = io.StringIO()
+    with pytest.MonkeyPatch.context() as patched, contextlib.redirect_stdout(out), warnings.catch_warnings():
+        patched.syspath_prepend(str(BENCH))
+        patched.setattr(sys, "argv", [script, *where, "--quick", "--rounds", "2", *flags])
+        warnings.simplefilter("ignore")
+        runpy.run_path(str(BENCH / script), run_name="__main__")
+        gc.collect()  # a run that a benchmark left open is closed here, not in the middle of another test
+    return out.getvalue()
+
+
+def run_alone(script: str, *flags: str, device: bool = True) -> str:
+    """The same in its own process, as a person runs it."""
     where = ["--device", "cpu"] if device else []
     done = subprocess.run(
         [sys.executable, str(BENCH / script), *where, "--quick", "--rounds", "2", *flags],
@@ -86,7 +104,7 @@ def test_throughput_has_a_row_for_every_model_and_work(monkeypatch: pytest.Monke
 
 
 def test_throughput_says_what_the_budget_left_out() -> None:
-    output = run("throughput.py", "--no-compile", "--budget-seconds", "0", "--rows", "vit_tiny/*")
+    output = run_alone("throughput.py", "--no-compile", "--budget-seconds", "0", "--rows", "vit_tiny/*")
     assert "left out" in output
     assert "vit_tiny/latency/eager" in output
     assert table_rows(output) == []
@@ -147,7 +165,7 @@ def test_loaders_are_timed_against_equal_peers() -> None:
     pytest.importorskip("timm")
     if not any((root / "imagenette160").is_dir() for root in data_roots()):
         pytest.skip("no imagenette160 under $VITSCOPE_DATA or data/")
-    output = run("loaders.py", device=False)
+    output = run_alone("loaders.py", device=False)
     for row in table_rows(output):
         assert all(float(cell.split()[0]) > 0 for cell in row[6:8]), row
 
@@ -235,9 +253,9 @@ def test_folder_prediction_is_timed_beside_the_model_alone() -> None:
 @pytest.mark.slow
 def test_serve_times_batches_against_single_pictures_and_a_crowd() -> None:
     pytest.importorskip("uvicorn")
-    output = run("serve.py", device=False)
+    output = run_alone("serve.py", device=False)
     rows = {row[0]: float(row[1]) for row in table_rows(output)}
     assert {"batched / one at a time", "batched, HTTP and decoding subtracted / model alone"} <= set(rows)
     assert all(value > 0 for value in rows.values())
-    first, *_ = table_rows(run("serve.py", "--crowd", "80", device=False))
+    first, *_ = table_rows(run_alone("serve.py", "--crowd", "80", device=False))
     assert int(first[1]) + int(first[2]) == 80
