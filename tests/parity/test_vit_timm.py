@@ -126,7 +126,13 @@ def test_keys_shapes_and_count_are_timms(name: str) -> None:
 # --- (b) same numbers ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", MUST_AGREE)
+# These two differ from others of the list in numbers only, and take as long as all of them.
+LONG = ("vit_large_patch16_224", "vit_base_patch8_224")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in MUST_AGREE]
+)
 @torch.inference_mode()
 def test_output_is_timms(name: str) -> None:
     """Logits, or pooled features where the published model has no head."""
