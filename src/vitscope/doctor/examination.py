@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from vitscope.doctor.as_it_came import as_it_came
 from vitscope.doctor.causes.text import Language
 from vitscope.doctor.check import Check
+from vitscope.doctor.evidence import picture_of_numbers
 from vitscope.doctor.finding import Finding, Note, Seen, Verdict
 from vitscope.doctor.patient import Patient
 from vitscope.doctor.thresholds.whole import NO_NEED_TO_TRAIN, SURE_ENOUGH
@@ -84,6 +85,10 @@ class Report:
             for finding in asked.seen.findings:
                 if finding.cause not in surest or finding.confidence > surest[finding.cause].confidence:
                     surest[finding.cause] = finding
+        surest = {
+            cause: one if one.picture is not None else replace(one, picture=picture_of_numbers(one))
+            for cause, one in surest.items()
+        }
         return sorted(surest.values(), key=lambda finding: -finding.confidence)
 
     @property
