@@ -6,6 +6,7 @@ import base64
 import io
 import json
 from pathlib import Path
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -91,6 +92,18 @@ def test_explain_is_a_picture_of_the_pictures_own_size(server: Served) -> None:
     assert first.body != answer.body
     assert server.post("/explain", content, fields={"layer": "0"}).body == first.body
     assert server.post("/explain?layer=0&head=1", content).body != first.body
+
+
+def test_a_class_to_explain_has_a_label_and_a_number(server: Served, predictor: Predictor) -> None:
+    asked = "/explain?method=gradient_rollout&target="
+    for number, label in enumerate(predictor.labels[:2]):
+        by_number = server.post(f"{asked}{number}", FILES[0])
+        assert by_number.status == 200
+        assert server.post(f"{asked}{quote(label)}", FILES[0]).body == by_number.body
+        fields = {"method": "gradient_rollout", "target": label}
+        assert server.post("/explain", FILES[0], fields=fields).body == by_number.body
+    refused = server.post(f"{asked}nothing-of-the-kind", FILES[0])
+    assert (refused.status, "expected a label, or a number from 0" in refused.json()["error"]) == (400, True)
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,8 @@ class Wish:
     layer: int = -1
     head: int | None = None
     """None: the mean of all."""
-    target: int | None = None
-    """The class to be explained, where the method asks for one; None: the likeliest."""
+    target: int | str | None = None
+    """The class to be explained, by its label or number, where the method asks for one; None: the likeliest."""
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:

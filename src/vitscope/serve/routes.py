@@ -73,7 +73,7 @@ def picture_routes(desk: Desk) -> APIRouter:
         method: Annotated[str, Query(description=f"one of: {', '.join(METHODS)}")] = METHODS[0],
         layer: Annotated[int, Query(description="negative numbers count from the end")] = -1,
         head: Annotated[int | None, Query(description="the mean of all by default")] = None,
-        target: Annotated[int | None, Query(description="a class's number, for methods that ask for one")] = None,
+        target: Annotated[str | None, Query(description="a class's label or number; the likeliest by default")] = None,
     ) -> Response:
         """Where the model looks, laid over one picture: a PNG of the picture's own size, up to 4 megapixels."""
         wished = Wish(method=method, layer=layer, head=head, target=target)

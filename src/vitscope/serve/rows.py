@@ -94,5 +94,5 @@ def wish(settings: dict[str, str], asked: Wish) -> Wish:
         method=settings.get("method", asked.method),
         layer=-1 if layer is None else layer,
         head=number(settings, "head", asked.head),
-        target=number(settings, "target", asked.target),
+        target=settings.get("target", asked.target),
     )

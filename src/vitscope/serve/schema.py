@@ -92,7 +92,7 @@ _WISHES = {
     "method": {"type": "string"},
     "layer": {"type": "integer"},
     "head": {"type": "integer"},
-    "target": {"type": "integer"},
+    "target": {"type": "string"},
 }
 PREDICTIONS: dict[str, Any] = {
     "responses": _responses({"model": Predictions}),
