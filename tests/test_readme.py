@@ -10,6 +10,7 @@ import pytest
 
 from example_files import write_examples
 from vitscope.cli.main import main
+from vitscope.models.variants import list_models
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -89,8 +90,10 @@ def test_commands_run(
     monkeypatch.delenv("VITSCOPE_DATA", raising=False)
     monkeypatch.setattr("vitscope.cli.bench_tables.LEAST_SECONDS", 0.01)
     verb, *words = shlex.split(command)[1:]
-    quickly = {"bench": ["--rounds", "1"], "doctor": ["--quick", "--model.depth", "2"]}
-    code = main([verb, *words, *quickly.get(verb, [])])
+    quickly = {"bench": ["--rounds", "1"], "doctor": ["--quick", "--model.depth", "2"]}.get(verb, [])
+    if verb == "bench" and words[0] in list_models() and "--model.depth" not in words:
+        quickly += ["--model.depth", "1"]
+    code = main([verb, *words, *quickly])
     out, err = capsys.readouterr()
     assert code == 0, err
     assert out
