@@ -21,7 +21,7 @@ from vitscope.core.errors import DataError, UsageError, VitscopeError
 from vitscope.data.config import PreprocessConfig
 from vitscope.data.preprocess import normalise
 from vitscope.infer.export import compare, network, onnx_file, pt2_file
-from vitscope.infer.export.compare import Comparison, photographs
+from vitscope.infer.export.compare import Comparison, own_pictures, photographs
 from vitscope.infer.export.metadata import KEYS
 from vitscope.models.build import build_model
 from vitscope.models.config import ViTConfig
@@ -367,8 +367,12 @@ def test_pictures_of_your_own(tmp_path: Path) -> None:
     report = vitscope.export_model(tiny(), tmp_path / "model.pt2", pictures=tmp_path / "photos")
     assert report.comparison.pictures == 12
     (tmp_path / "photos/0.png").write_bytes(b"torn")
-    with pytest.raises(DataError, match="cannot compare"):
-        vitscope.export_model(tiny(), tmp_path / "other.pt2", pictures=tmp_path / "photos")
+    said: list[str] = []
+    left = own_pictures(tmp_path / "photos", vitscope.PreprocessConfig(img_size=(16, 16)), say=said.append)
+    assert len(left) == 11
+    assert [line.startswith(f"left out: {tmp_path / 'photos/0.png'}: ") for line in said] == [True]
+    with pytest.raises(DataError, match="none of the pictures can be compared with"):
+        vitscope.export_model(tiny(), tmp_path / "other.pt2", pictures=tmp_path / "photos/0.png")
     with pytest.raises(DataError, match="prepared already"):
         vitscope.export_model(tiny(), tmp_path / "other.pt2", pictures=torch.zeros(3, 16, 16))
 

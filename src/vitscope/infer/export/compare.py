@@ -73,15 +73,24 @@ def photographs(config: PreprocessConfig) -> list[Tensor]:
     return found
 
 
-def own_pictures(pictures: Pictures, config: PreprocessConfig) -> list[Tensor]:
-    """The first hundred of the caller's, as pixels."""
-    prepare, found = prepare_for(config), []
-    for given in find_pictures(pictures)[:MOST]:
+def own_pictures(
+    pictures: Pictures, config: PreprocessConfig, *, say: Callable[[str], None] = lambda text: None
+) -> list[Tensor]:
+    """The first hundred of the caller's that can be read, as pixels. `say` is told of the others."""
+    prepare, found, bad = prepare_for(config), [], None
+    for given in find_pictures(pictures):
+        if len(found) == MOST:
+            break
         try:
             pixels = prepare(given)
         except Exception as error:
-            fix = "leave it out, or give other pictures"
-            raise DataError(f"cannot compare: {bad_image(error).what}", where=given.name, fix=fix) from error
+            bad = DataError(
+                f"none of the pictures can be compared with: {bad_image(error).what}",
+                where=given.name,
+                fix="give other pictures, or none: photographs of our own are taken",
+            )
+            say(f"left out: {given.name or 'a picture'}: {bad_image(error).what}")
+            continue
         if pixels.dtype != torch.uint8:
             raise DataError(
                 "a picture to compare with has been prepared already",
@@ -90,7 +99,7 @@ def own_pictures(pictures: Pictures, config: PreprocessConfig) -> list[Tensor]:
             )
         found.append(pixels)
     if not found:
-        raise DataError(
+        raise bad or DataError(
             "there are no pictures to compare with",
             where="export_model(..., pictures=...)",
             fix="leave them out: photographs of our own are taken",

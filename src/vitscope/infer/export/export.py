@@ -92,7 +92,7 @@ def export_model(
     if kind == "onnx":
         onnx_file.refuse_too_large(network, dtype)
     preprocessing = preprocessing_of(network)
-    shown = photographs(preprocessing) if pictures is None else own_pictures(pictures, preprocessing)
+    shown = photographs(preprocessing) if pictures is None else own_pictures(pictures, preprocessing, say=say)
     output = "logits" if network.num_classes else "features"
     metadata = metadata_of(network, preprocessing, pixels=pixels, dtype=SHORT_NAMES[dtype], output=output)
     say(f"tracing {type(network).__name__}")
