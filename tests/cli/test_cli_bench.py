@@ -68,6 +68,7 @@ def test_a_model_by_its_name_is_a_table(shell: Shell) -> None:
     assert "ours is" not in done.stdout
 
 
+@pytest.mark.usefixtures("folder")
 def test_settings_of_a_named_model_are_flags(capsys: pytest.CaptureFixture[str]) -> None:
     smaller = ["--model.depth", "1", "--model.img-size", "16", "--model.drop-path-rate", "0"]
     args = ["bench", "--batch", "1", "2", "vit_tiny", *smaller, "--rounds", "1", "--device", "cpu"]

@@ -97,11 +97,11 @@ def horrors(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_folder_of_horrors_as_json(shell, horrors: Path, tmp_path: Path) -> None:
+def test_a_folder_of_horrors_as_json(horrors: Path, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = contents(horrors)
-    done = shell("data", str(horrors), "--json")
-    assert (done.returncode, done.stderr) == (0, "")
-    told = json.loads(done.stdout)
+    code, out, err = run([str(horrors), "--json"], capsys)
+    assert (code, err) == (0, "")
+    told = json.loads(out)
     assert {Path(row["where"]).name for row in told["survey"]["bad"]} == BAD
     assert all(row["what"] for row in told["survey"]["bad"])
     odd = {Path(row["where"]).name: "" for row in told["survey"]["unusual"]}
@@ -114,7 +114,7 @@ def test_a_folder_of_horrors_as_json(shell, horrors: Path, tmp_path: Path) -> No
     assert told["survey"]["total"] == 24 + len(BAD) + len(ODD) + 5
     assert any("training stops" in line for line in told["warnings"])
     assert contents(horrors) == before
-    assert [path.name for path in tmp_path.iterdir()] == ["horrors"]  # a program did not ask for a sheet
+    assert [path.name for path in here.iterdir()] == ["horrors"]  # a program did not ask for a sheet
 
 
 def test_a_folder_of_horrors_for_people(horrors: Path, here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,7 +26,7 @@ from vitscope.train.fit import fit
 
 def config(launch: str) -> TrainConfig:
     """The device loader varies its pictures, so that there is something to compile in it."""
-    augment = {"crop": "padded", "padding": 1, "rotate_degrees": 10.0}
+    augment = {"crop": "padded", "padding": 1}
     return settings(augment=augment, precision={"launch": launch}, loop={"epochs": 1})
 
 

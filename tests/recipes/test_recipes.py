@@ -162,8 +162,9 @@ def test_fine_tuning_varies_pictures_as_their_size_asks(
     assert told("--model.img-size", "64") == augmentation("basic", 64)
 
 
-def test_the_overfit_test_learns_its_pictures_by_heart(tmp_path: Path) -> None:
-    """On pictures that are built in."""
+def test_the_overfit_test_learns_its_pictures_by_heart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On pictures that are built in; of its curves nothing is drawn, which takes seconds."""
+    monkeypatch.setattr("vitscope.train.finish._draw", lambda *_: None)
     config = find_recipe("overfit")()
     config = updated(config, data=updated(config.data, name="shapes:size=32,count=400"))
     config = updated(config, loop=updated(config.loop, device="cpu", threads=1))
