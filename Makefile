@@ -6,8 +6,9 @@ STAMP := $(VENV)/.installed
 SUDO := $(if $(filter-out 0,$(shell id -u)),sudo)
 EXTRAS := dev,tune,serve,export,quant,hub
 
-# Two torch threads per process on few cores run many times slower than one.
-TESTENV := OMP_NUM_THREADS=1
+# Two torch threads per process on few cores run many times slower than one. Bytecode is kept, also where the environment
+# says it should not be: else each process rewrites the asserts of every test file at every run.
+TESTENV := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
 # A process for each core, up to four; a file's tests stay together, as they share what they made. In the order of their
 # names: else files of few tests come last, the longest ones among them, and at the end one process works alone.
 TESTS := -m pytest -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
