@@ -27,6 +27,8 @@ NOTHING_TO_DRAW = {
     "pictures_left_out",
 }
 """Words, names and places rather than numbers."""
+MOST_LETTERS = 24
+"""Of a bar's name; a drawing cuts longer ones."""
 SOURCE = "".join(path.read_text() for path in Path(vitscope.doctor.__file__).parent.rglob("*.py"))
 
 
@@ -42,6 +44,7 @@ def test_bars_stand_for_numbers_that_the_cause_has(cause: str) -> None:
     extra = {"classes", "far", "wide", "spread", "steps", "share", "ratio", "changed"}
     named = {value for _, _, bars in DRAWN[cause] for value in bars.values() if isinstance(value, str)}
     assert named <= places | extra
+    assert all(len(bar) <= MOST_LETTERS for _, _, bars in DRAWN[cause] for bar in bars)
     numbers = dict.fromkeys(named, 0.5) | {"largest": 3, "outputs": 4, "times": 2.0}
     picture = picture_of_numbers(Finding(cause, 0.9, numbers))
     assert picture is not None

@@ -185,6 +185,12 @@ def test_a_run_that_failed_or_was_killed_is_told(folder: Callable[..., Path]) ->
     assert note.numbers["again"] == f"vitscope train --resume --out {path}"
 
 
+def test_where_a_run_gave_up_is_not_where_it_went_back_to(folder: Callable[..., Path]) -> None:
+    path = folder([2.3, 2.2], status={"state": "diverged", "step": 1}, step={"train/lr": lambda number: number * 0.1})
+    numbers = examine_run(path).findings[0].numbers
+    assert (numbers["step"], numbers["lr"]) == (2 * STEPS, pytest.approx(0.2 * STEPS))
+
+
 def test_a_run_without_a_curve_is_not_called_healthy(folder: Callable[..., Path]) -> None:
     report = examine_run(folder(smooth(3), smooth(3)))
     assert found(report) == []

@@ -62,9 +62,7 @@ DRAWN: dict[str, tuple[tuple[str, str, Bars], ...]] = {
         ("Rows and patches", "count", {"rows": "rows", "patches": "patches"}),
         ("Rows and patches", "count", {"rows": "places", "patches": "tokens"}),
     ),
-    "softmax_before_loss": (
-        ("Loss", "loss", {"of perfect answers": "floor", "of a model that knows nothing": "start"}),
-    ),
+    "softmax_before_loss": (("Loss", "loss", {"of perfect answers": "floor", "knowing nothing": "start"}),),
     "init_zero": (("Layers that hold one number", "layers", {"one number": "count", "all": "of"}),),
     "output_ignores_input": (("What the classifier sees", "size", {"differs by": "spread", "is": "size"}),),
     "random_in_eval": (
@@ -73,7 +71,7 @@ DRAWN: dict[str, tuple[tuple[str, str, Bars], ...]] = {
     "batch_mixes_pictures": (
         ("Change with other company", "of the spread", {"measured": "company", "too much from": COMPANY_SHARE}),
     ),
-    "loss_wrong_at_start": (("Loss at the start", "loss", {"measured": "loss", "knows nothing": "expected"}),),
+    "loss_wrong_at_start": (("Loss at the start", "loss", {"measured": "loss", "knowing nothing": "expected"}),),
     "input_upsets_model": (
         ("Loss above that of guessing", "loss", {"pictures standardised": "standard", "too much from": LOSS_EXCESS}),
     ),

@@ -20,7 +20,8 @@ from vitscope.doctor.thresholds.runs import BAD_PICTURES_SHARE, RUN_LAST_SHARE, 
 
 def divergence_check(run: RunView) -> Seen:
     if run.state == "diverged":
-        step = int((run.status or {}).get("step") or (run.rows[-1]["step"] if run.rows else 0))
+        # The status may be of the step that training went back to.
+        step = max(int((run.status or {}).get("step") or 0), run.rows[-1]["step"] if run.rows else 0)
         found = Finding("loss_diverged", 0.97, {"step": step, "lr": lr_at(run, step)}, lower_lr(run))
         return Seen(measured={"state": run.state}, findings=[found])
     seen = Seen(measured={"state": run.state}, left_out=None if run.rows else "nothing_recorded")

@@ -74,12 +74,23 @@ CAUSES: tuple[Cause, ...] = (
         name="weight_decay_too_high",
         title=Text("Weight decay that eats the weights", "权重衰减过强，权重被不断抹去"),
         evidence=Text(
-            "Decay {decay:g} at lr {lr:g} takes {taken:.0%} of every weight in {steps} steps; added to the gradient "
-            "it is "
-            "{ratio:.1f} times as large (0: it is not added).",
-            "衰减 {decay:g}、学习率 {lr:g} 时，每 {steps} 步抹去每个权重的 {taken:.0%}；加到梯度上时是梯度的 "
-            "{ratio:.1f} 倍"
-            "（0 表示不加到梯度上）。",
+            "Decay {decay:g} at lr {lr:g} takes {taken:.0%} of every weight in {steps} steps; it is added to the "
+            "gradient, and {ratio:.1f} times as large.",
+            "衰减 {decay:g}、学习率 {lr:g} 时，每 {steps} 步抹去每个权重的 {taken:.0%}；它加在梯度上，是梯度的 {ratio:.1f} 倍。",
+        ),
+        cost=Text(
+            "Weights shrink faster than they learn: the output goes to the mean of the classes.",
+            "权重缩小得比学习更快：输出趋于各类别的平均。",
+        ),
+        action=Text("Set weight decay to {usual:g}.", "把权重衰减设为 {usual:g}。"),
+        effect=Text("Weights keep their size and the loss falls.", "权重保持大小，损失开始下降。"),
+    ),
+    Cause(
+        name="weight_decay_too_high",
+        title=Text("Weight decay that eats the weights", "权重衰减过强，权重被不断抹去"),
+        evidence=Text(
+            "Decay {decay:g} at lr {lr:g} takes {taken:.0%} of every weight in {steps} steps.",
+            "衰减 {decay:g}、学习率 {lr:g} 时，每 {steps} 步抹去每个权重的 {taken:.0%}。",
         ),
         cost=Text(
             "Weights shrink faster than they learn: the output goes to the mean of the classes.",

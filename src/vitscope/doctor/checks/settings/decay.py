@@ -19,7 +19,7 @@ def weight_decay(patient: Patient) -> Seen:
     trainer = patient.make_trainer()
     decay, lr = trainer.weight_decay, trainer.lr
     kept = max(0.0, 1 - lr * decay) ** STEPS
-    numbers = {"decay": decay, "lr": lr, "taken": 1 - kept, "steps": STEPS, "ratio": 0.0}
+    numbers = {"decay": decay, "lr": lr, "taken": 1 - kept, "steps": STEPS}
     seen = Seen(measured={"weight_decay": decay, "lr": lr, "taken_in_100_steps": round(1 - kept, 4)})
     if decay < STRONG_DECAY:
         return seen
