@@ -115,6 +115,23 @@ def test_an_ensemble_of_one_is_that_one() -> None:
         assert told.agreement == 1.0
 
 
+def test_many_pictures_go_some_at_a_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Else the memory grows with pictures times classes."""
+    shown = [*pictures(3), tmp_path / "gone.png", *pictures(1)]
+    asked = Ensemble([member(0), member(1)])
+    wanted, held, told = asked.classify(shown), [], []
+    zeros = torch.zeros
+    monkeypatch.setattr("vitscope.infer.ensemble.AT_ONCE", 2)
+    monkeypatch.setattr("vitscope.infer.ensemble.torch.zeros", lambda *size: held.append(size[0]) or zeros(*size))
+    found = asked.classify(shown, progress=lambda done, count: told.append((done, count)))
+    assert max(held) == 2
+    assert [one.label for one in found] == [one.label for one in wanted]
+    assert [one.error for one in found] == [one.error for one in wanted]
+    assert [one.confidence for one in found] == pytest.approx([one.confidence for one in wanted])
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    assert (told[-1], {count for _, count in told}) == ((10, 10), {10})
+
+
 def test_one_source_need_not_be_a_list(tmp_path: Path) -> None:
     saved = save_model(member(2).model, tmp_path / "model")
     assert len(Ensemble.load(str(saved), device="cpu").members) == 1
