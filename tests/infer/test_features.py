@@ -153,8 +153,9 @@ def test_what_a_model_does_not_have_is_refused_with_what_it_has(name: str, refus
 @pytest.mark.parametrize("layers", [3, -4, [0, 5], []])
 def test_layers_there_are_not_are_refused(layers: Any) -> None:
     predictor = predictor_of("vit")
-    with pytest.raises(UsageError, match="layers"):
+    with pytest.raises(UsageError, match="layers") as caught:
         predictor.features(images_for(predictor), layers=layers)
+    assert caught.value.fix == "leave it out for the last one"
 
 
 def test_layers_come_once_each_in_the_order_asked_for() -> None:

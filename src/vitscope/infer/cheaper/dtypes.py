@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from vitscope.core.dtypes import TORCH_DTYPES, usual_dtype
 from vitscope.core.errors import UsageError, VitscopeError, expected
+from vitscope.core.suggest import did_you_mean
 from vitscope.models.model import VisionModel
 from vitscope.weights.proof import in_silence
 
@@ -39,7 +40,8 @@ def in_dtype(
             model = deepcopy(model)
         return model.to(device, kind).eval(), kind
     if dtype not in DTYPES:
-        raise UsageError(expected("dtype", f"one of {', '.join(DTYPES)}", dtype), where="a model's numbers")
+        fix = did_you_mean(str(dtype), DTYPES) or "leave it out for fp32"
+        raise UsageError(expected("dtype", f"one of {', '.join(DTYPES)}", dtype), where="a model's numbers", fix=fix)
     around = usual_dtype(device)
     copied = deepcopy(model).to(device, around).eval()
     chosen = set(linear_layers(copied)) - set(matching(linear_layers(copied), keep_float))
@@ -59,7 +61,8 @@ def matching(layers: Sequence[str], patterns: Sequence[str]) -> list[str]:
         fitting = fnmatch.filter(layers, pattern)
         if not fitting:
             wanted = f"the name of a linear layer, such as {', '.join(layers[:2])}, or a pattern of such names"
-            raise UsageError(expected("keep_float", wanted, pattern), where="layers to keep in floats")
+            fix = did_you_mean(pattern, layers) or "`vitscope bench MODEL --cheaper --sensitivity` lists the layers"
+            raise UsageError(expected("keep_float", wanted, pattern), where="layers to keep in floats", fix=fix)
         found += fitting
     return [name for name in layers if name in set(found)]
 

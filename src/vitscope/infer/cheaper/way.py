@@ -9,6 +9,7 @@ import torch
 from vitscope.core.environment import why_no_compiler
 from vitscope.core.errors import UsageError, expected
 from vitscope.core.packages import version_of
+from vitscope.core.suggest import did_you_mean
 from vitscope.infer.cheaper.dtypes import DTYPES, Dtype
 from vitscope.infer.launched import LAUNCHES, Launch
 
@@ -37,7 +38,9 @@ class Way:
         launch = launch.strip() or "eager"
         if dtype not in DTYPES or launch not in LAUNCHES:
             wanted = f"a type ({', '.join(DTYPES)}), and a launch ({', '.join(LAUNCHES)}), such as 'int8 compiled'"
-            raise UsageError(expected("way", wanted, name), where="ways to ask a model")
+            known = [*DTYPES, *(f"{one} {other}" for one in DTYPES for other in LAUNCHES)]
+            fix = did_you_mean(name, known) or "leave it out: all that the device has are tried"
+            raise UsageError(expected("way", wanted, name), where="ways to ask a model", fix=fix)
         return cls(dtype, launch)
 
 

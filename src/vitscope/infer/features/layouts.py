@@ -186,7 +186,11 @@ def chosen_layers(layout: Layout, wished: int | Sequence[int] | None) -> list[in
         number = known[layer] if -len(known) <= layer < 0 else layer
         if number not in known:
             words = f"{known[0]} to {known[-1]}, or -1 to -{len(known)}" if len(known) > 1 else f"{known[0]} or -1"
-            raise UsageError(expected("layers", f"{layout.unit}s {words}", layer), where=type(layout.model).__name__)
+            raise UsageError(
+                expected("layers", f"{layout.unit}s {words}", layer),
+                where=type(layout.model).__name__,
+                fix="leave it out for the last one",
+            )
         found += [number] if number not in found else []
     return found
 
