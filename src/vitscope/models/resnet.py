@@ -19,14 +19,14 @@ from vitscope.models.model import VisionModel, choose_layers, make_head
 
 
 class ResidualBlock(nn.Module):
-    """relu(x + f(x)), f two 3x3 convolutions, `inner` channels between them. Where the shape changes, the shortcut is
-    projected by a 1x1."""
+    """relu(x + f(x)), f two 3x3 convolutions, `inner` channels between them (by default as many as come out).
+    Where the shape changes, the shortcut is projected by a 1x1."""
 
     expansion = 1
 
-    def __init__(self, in_chans: int, out_chans: int, inner: tuple[int, ...], stride: int = 1) -> None:
+    def __init__(self, in_chans: int, out_chans: int, stride: int = 1, *, inner: tuple[int, ...] | None = None) -> None:
         super().__init__()
-        (width,) = inner
+        (width,) = inner or (out_chans,)
         self.conv1 = nn.Conv2d(in_chans, width, 3, stride=stride, padding=1, bias=False)
         self.bn1 = nn.BatchNorm2d(width)
         self.conv2 = nn.Conv2d(width, out_chans, 3, padding=1, bias=False)
@@ -43,13 +43,14 @@ class ResidualBlock(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """relu(x + f(x)), f a 1x1 down to the `inner` channels, a 3x3 (which strides), a 1x1 up to four times as many."""
+    """relu(x + f(x)), f a 1x1 down to the `inner` channels (by default a quarter), a 3x3 (which strides), a 1x1
+    up again."""
 
     expansion = 4
 
-    def __init__(self, in_chans: int, out_chans: int, inner: tuple[int, ...], stride: int = 1) -> None:
+    def __init__(self, in_chans: int, out_chans: int, stride: int = 1, *, inner: tuple[int, ...] | None = None) -> None:
         super().__init__()
-        first, second = inner
+        first, second = inner or (out_chans // self.expansion,) * 2
         self.conv1 = nn.Conv2d(in_chans, first, 1, bias=False)
         self.bn1 = nn.BatchNorm2d(first)
         self.conv2 = nn.Conv2d(first, second, 3, stride=stride, padding=1, bias=False)
@@ -91,8 +92,8 @@ class ResNet(VisionModel):
         in_chans, inner = width, zip(*[iter(config.block_widths)] * config.inner_convolutions, strict=True)  # by block
         for i, depth in enumerate(config.depths):
             out_chans = width * 2**i * block.expansion
-            first = block(in_chans, out_chans, next(inner), stride=1 if i == 0 else 2)
-            rest = [block(out_chans, out_chans, next(inner)) for _ in range(depth - 1)]
+            first = block(in_chans, out_chans, 1 if i == 0 else 2, inner=next(inner))
+            rest = [block(out_chans, out_chans, inner=next(inner)) for _ in range(depth - 1)]
             self.add_module(f"layer{i + 1}", nn.Sequential(first, *rest))
             in_chans = out_chans
         self.num_features = in_chans
