@@ -144,11 +144,6 @@ def test_listing_models_imports_nothing_heavy() -> None:
     assert imported_by("import vitscope; vitscope.list_models()").isdisjoint([*HEAVY, *NEVER_AT_IMPORT])
 
 
-def test_building_a_model_imports_no_pictures_and_no_extras() -> None:
-    statement = "import vitscope; vitscope.create_model('guide_tiny')"
-    assert imported_by(statement).isdisjoint(["torchvision", "matplotlib", "timm", "transformers", "optuna", "onnx"])
-
-
 @pytest.mark.parametrize("path", sorted((SOURCE / "core").rglob("*.py")), ids=named)
 def test_core_knows_no_networks(path: Path) -> None:
     assert not {module for module in found_in(path).imports if module.startswith(("torch.nn", "torchvision"))}
