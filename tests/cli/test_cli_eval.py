@@ -240,6 +240,16 @@ def test_refusals(args: str, what: str, todo: str, model: Path, here: Path, caps
     assert todo in said[2]
 
 
+def test_a_file_is_no_folder(model: Path, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "exported.onnx").write_bytes(b"ONNX")
+    assert main(["eval", str(model / "model.safetensors"), "--data", "digits"]) == 2
+    assert f"to do: give the folder it lies in: {model}" in capsys.readouterr().err
+    assert main(["eval", "exported.onnx", "--data", "digits"]) == 2
+    told = capsys.readouterr().err
+    assert "'exported.onnx' is a file, and a folder is needed" in told
+    assert "to do: give a run or model folder" in told
+
+
 def test_help_comes_without_torch(shell) -> None:
     done = shell("eval", "--help", options=("-X", "importtime"))
     assert done.returncode == 0

@@ -57,6 +57,13 @@ def find_model_folder(source: str | Path, *, otherwise: str = "give a run or mod
         return source / MODEL
     if (source / SAVED).is_file():
         return source
+    if source.is_file():
+        beside = (source.parent / SAVED).is_file()
+        raise UsageError(
+            f"'{source}' is a file, and a folder is needed",
+            where=f"looked for {SAVED} and {MODEL}/{SAVED} in it",
+            fix=f"give the folder it lies in: {source.parent}" if beside else otherwise,
+        )
     if is_run_folder(source):
         raise UsageError(
             f"the run '{source}' has no model yet",
