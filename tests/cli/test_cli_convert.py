@@ -46,10 +46,14 @@ def test_a_folder_becomes_a_folder_and_a_certificate_is_shown(model: Any, shell:
     assert (tmp_path / "out/certificate.json").exists()
 
 
-def test_flags_may_stand_between_source_and_out(model: Any, shell: Shell, tmp_path: Path) -> None:
-    done = shell("convert", "weights.pth", "--to", "vitscope", "--model", "model", "out", "--json", "--no-proof")
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
+def test_flags_may_stand_between_source_and_out(
+    model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = main(["convert", "weights.pth", "--to", "vitscope", "--model", "model", "out", "--json", "--no-proof"])
+    out, err = capsys.readouterr()
+    assert code == 0, err
+    told = json.loads(out)
     assert told["source"] == "weights.pth"
     assert told["covered_percent"] == 100
     assert told == json.loads((tmp_path / "out/certificate.json").read_text())

@@ -52,10 +52,14 @@ def test_a_folder_is_a_table_with_a_line_for_each(photos: Path, shell: Shell) ->
     assert done.stderr == ""
 
 
-def test_one_picture_is_its_classes(photos: Path, shell: Shell) -> None:
-    done = shell("predict", "model", "photos/0.png", "--top-k", "2")
-    assert done.returncode == 0, done.stderr
-    first, *lines = done.stdout.splitlines()
+def test_one_picture_is_its_classes(
+    photos: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(photos)
+    code = main(["predict", "model", "photos/0.png", "--top-k", "2"])
+    out, err = capsys.readouterr()
+    assert code == 0, err
+    first, *lines = out.splitlines()
     assert first.split() == ["class", "probability", "number"]
     assert len(lines) == 2
 
