@@ -50,6 +50,9 @@ if TYPE_CHECKING:
         ViTConfig,
     )
     from vitscope.models.variants import list_models, model_config, register_model
+    from vitscope.sparse.config import SparseConfig
+    from vitscope.sparse.sparsify import sparsify
+    from vitscope.sparse.surgery import shrink
     from vitscope.train.config import (
         CheckpointConfig,
         LoopConfig,
@@ -109,6 +112,9 @@ _HOMES = {
     "list_models": "vitscope.models.variants",
     "model_config": "vitscope.models.variants",
     "register_model": "vitscope.models.variants",
+    "SparseConfig": "vitscope.sparse.config",
+    "shrink": "vitscope.sparse.surgery",
+    "sparsify": "vitscope.sparse.sparsify",
     "CheckpointConfig": "vitscope.train.config",
     "LoopConfig": "vitscope.train.config",
     "LossConfig": "vitscope.train.config",
@@ -160,6 +166,7 @@ __all__ = [
     "RunView",
     "ScheduleConfig",
     "SimMIMConfig",
+    "SparseConfig",
     "SwinConfig",
     "TrainConfig",
     "ViTConfig",
@@ -190,6 +197,8 @@ __all__ = [
     "register_model",
     "replay_bad_step",
     "save_model",
+    "shrink",
+    "sparsify",
 ]
 
 

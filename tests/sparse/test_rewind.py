@@ -78,5 +78,5 @@ def test_a_run_keeps_the_weights_of_a_step_as_it_goes_by(tmp_path: Path, monkeyp
     fit(tiny(loop={"epochs": 3}), out=tmp_path / "run", quiet=True, after_step=[note], between_steps=[keeper])
     assert RewindPoint.load(keeper.path).hash == seen[2]
     assert len(set(seen.values())) == 3, "every step has weights of its own"
-    with pytest.raises(ConfigError, match="1 or more, received 0"):
+    with pytest.raises(ConfigError, match="1 or more, received step 0"):
         RewindKeeper(tmp_path / "rewind.safetensors", step=0)
