@@ -8,7 +8,7 @@ from typing import Literal
 from vitscope.core.config import config, require
 from vitscope.core.suggest import did_you_mean
 
-Algorithm = Literal["rsst", "refill", "imp", "oneshot"]
+Algorithm = Literal["rsst", "refill", "imp", "oneshot", "2of4"]
 KIND_NAMES = ("heads", "neurons", "channels")
 CRITERION_NAMES = ("remain", "magnitude", "l1", "l2", "saliency", "random")
 CONTROLS = ("dense", "random", "reinit", "oneshot")
@@ -22,7 +22,8 @@ class SparseConfig:
 
     algorithm: Algorithm = "rsst"
     """imp: single weights, rewound. refill: as many whole units as such a mask is worth, rewound. rsst: doomed units
-    are drawn to 0 in training, then cut out. oneshot: cut out at once."""
+    are drawn to 0 in training, then cut out. oneshot: cut out at once. 2of4: two of each four neighbouring weights of
+    a ViT stay, in one round from trained weights, for GPUs that have units for it; `rate` means nothing then."""
     rate: float = 0.2
     """Share of what remains that each round takes."""
     rounds: int = 1
@@ -84,6 +85,13 @@ class SparseConfig:
             require(0 < value < float("inf"), name, "a positive number", value)
         _require_known("units", self.kinds, KIND_NAMES)
         _require_known("controls", self.held_against, CONTROLS)
+        require(
+            self.rounds == 1 or self.algorithm != "2of4",
+            "rounds",
+            "1 with 2of4, which takes two of each four weights once",
+            self.rounds,
+            fix="leave it out",
+        )
         masked = self.algorithm in ("imp", "refill")
         require(
             self.criterion != "remain" or self.algorithm == "refill",

@@ -22,6 +22,7 @@ from vitscope.sparse.rounds import rounds_of
 from vitscope.sparse.rows import DENSE, Row, write_rows
 from vitscope.sparse.tell import row_of
 from vitscope.sparse.trial import Trial, begin_trial
+from vitscope.sparse.two_of_four import why_no_two_of_four
 from vitscope.train.config import TrainConfig
 from vitscope.train.signals import StopFlag
 
@@ -99,12 +100,21 @@ def _rounds(trial: Trial, rows: list[Row], folder: Path, stopwatch: Stopwatch | 
         write_rows(folder / ROUNDS, rows)
 
     sparse = trial.ground.sparse
-    enter(row_of(trial, 0, DENSE, trial.dense, root=folder, stopwatch=stopwatch if sparse.algorithm != "imp" else None))
+    enter(
+        row_of(trial, 0, DENSE, trial.dense, root=folder, stopwatch=stopwatch if _is_timed(sparse, stopwatch) else None)
+    )
     controls = Controls(trial)
     for number, found in enumerate(rounds_of(trial), start=1):
         enter(row_of(trial, number, sparse.algorithm, found, root=folder, stopwatch=stopwatch))
         for name, control in controls.outcomes(number, found):
             enter(row_of(trial, number, f"control:{name}", control, root=folder))
+
+
+def _is_timed(sparse: SparseConfig, stopwatch: Stopwatch | None) -> bool:
+    """Whether the dense network has something beside it that is timed."""
+    if sparse.algorithm == "2of4":
+        return stopwatch is not None and why_no_two_of_four(stopwatch.device) is None
+    return sparse.algorithm != "imp"
 
 
 def in_words(config: TrainConfig, sparse: SparseConfig, source: str | None) -> dict[str, str]:

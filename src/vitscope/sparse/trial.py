@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from vitscope.core.errors import ConfigError, expected
+from vitscope.core.errors import ConfigError, VitscopeError, expected
 from vitscope.models.model import VisionModel
 from vitscope.sparse.ground import Ground
 from vitscope.sparse.outcome import Outcome, once
 from vitscope.sparse.rewind import RewindKeeper, RewindPoint
 from vitscope.sparse.stage import train_stage
+from vitscope.sparse.two_of_four import two_of_four
 from vitscope.sparse.units import units_of
 from vitscope.weights.folder import save_model
 
@@ -42,6 +43,18 @@ class Trial:
         self.rewind.restore(model)
         return model
 
+    def proved(self, found: Outcome) -> Outcome:
+        """`found`, unless it went back to other weights than this trial would: rounds kept before, beside a file that
+        is whole in itself and not theirs."""
+        if found.rewind_hash not in (None, self.rewind.hash):
+            raise VitscopeError(
+                f"the round was trained from another rewind point, {str(found.rewind_hash)[:12]}, "
+                f"and {REWIND} holds {self.rewind.hash[:12]}",
+                where=str(found.folder),
+                fix=f"put back the {REWIND} the experiment began with, or begin another with --out",
+            )
+        return found
+
     def round_folder(self, number: int, name: str) -> Path:
         return self.ground.folder / f"round-{number}" / name
 
@@ -50,6 +63,8 @@ def begin_trial(ground: Ground, source: str | None) -> Trial:
     """From a model that is trained already (`source`: whatever `load_model` takes), or by training one."""
     folder = ground.folder / "dense"
     rewind = ground.folder / REWIND
+    if ground.sparse.algorithm == "2of4" and source is None:
+        two_of_four(ground.first_model())  # refuses a network it does not fit before that is trained
     if source is not None:
         dense = once(folder, lambda: _given(ground, folder, source))
         if not rewind.exists():
@@ -64,7 +79,7 @@ def begin_trial(ground: Ground, source: str | None) -> Trial:
 def _refuse_other_units(trial: Trial) -> None:
     """Before a round is spent on removing nothing. Any network may lose single weights."""
     sparse, has = trial.ground.sparse, units_of(trial.dense_model).kinds
-    if sparse.algorithm != "imp" and sparse.units != "all" and not set(sparse.kinds) <= set(has):
+    if sparse.algorithm not in ("imp", "2of4") and sparse.units != "all" and not set(sparse.kinds) <= set(has):
         raise ConfigError(
             expected("units", f"some of {', '.join(has)}, which this network has", sparse.units),
             fix=f"--units {','.join(has)}",

@@ -9,6 +9,7 @@ from vitscope.sparse.rounds.imp import imp
 from vitscope.sparse.rounds.oneshot import oneshot
 from vitscope.sparse.rounds.refill import refill
 from vitscope.sparse.rounds.rsst import rsst
+from vitscope.sparse.rounds.two_of_four import two_of_four_round
 from vitscope.sparse.trial import Trial
 
 STRUCTURED = {"rsst": rsst, "refill": refill, "oneshot": oneshot}
@@ -20,4 +21,6 @@ def rounds_of(trial: Trial, *, by_lot: bool = False) -> Iterator[Outcome]:
     name = "control-random" if by_lot else sparse.algorithm
     if sparse.algorithm == "imp":
         return imp(trial, by_lot=by_lot, name=name)
+    if sparse.algorithm == "2of4":
+        return two_of_four_round(trial, by_lot=by_lot, name=name)
     return STRUCTURED[sparse.algorithm](trial, criterion="random" if by_lot else sparse.criterion, name=name)

@@ -41,14 +41,14 @@ def ticket(
         ground.say(f"round {number}, {name}: {density(masks):.1%} of the prunable weights are left")
         return train_masked(trial, folder, masks)
 
-    return once(folder, work)
+    return trial.proved(once(folder, work))
 
 
 def next_masks(trial: Trial, number: int, before: Masks, trained: VisionModel | None, *, by_lot: bool = False) -> Masks:
     """Without the `rate` of what remains that is smallest in the trained network, or that the lot falls on."""
     model = trained or trial.dense_model
     if by_lot:
-        model = _with_random_weights(trial.rewound(), derive_seed(trial.ground.seed, "random weights", number))
+        model = with_random_weights(trial.rewound(), derive_seed(trial.ground.seed, "random weights", number))
     return by_magnitude(model, before, trial.ground.sparse.rate)
 
 
@@ -79,7 +79,7 @@ def train_masked(
 
 
 @torch.no_grad()
-def _with_random_weights(model: VisionModel, seed: int) -> VisionModel:
+def with_random_weights(model: VisionModel, seed: int) -> VisionModel:
     """Every size is as likely everywhere: the smallest are drawn by lot."""
     rng = torch.Generator().manual_seed(seed)
     for parameter in model.parameters():
