@@ -121,7 +121,7 @@ def test_names_are_numbered_and_files_are_kept(place: Path, capsys: pytest.Captu
         (["explain", "model", "photo.png", "--head", "0", "--method", "rollout"], "--method attention beside it", 2),
         (["explain", "model", "photo.png", "--target", "cta"], "did you mean 'cat'?", 2),
         (["explain", "model", "photo.png", "--methd", "rollout"], "unknown flag '--methd'", 2),
-        (["explain", "model", "photo.png", "--out", "photo.png/map"], "'photo.png' is no folder", 2),
+        (["explain", "model", "photo.png", "--out", "photo.png/map"], "photo.png' is no folder", 2),
         (["explain", "model", "none.png"], "to do: give another picture", 3),
         (["explain", "nowhere", "photo.png"], "'nowhere' does not exist", 2),
     ],

@@ -154,6 +154,9 @@ def test_commas_stand_between_models_or_in_a_folders_name(
     (photos / "cats,dogs").symlink_to("model")
     assert main(["predict", "cats,dogs", "photos/0.png", "--json", "--device", "cpu"]) == 0
     assert "agreement" not in json.loads(capsys.readouterr().out)[0]
+    assert main(["predict", "model", "photos/0.png", "--out", "new/folder/said.csv", "--device", "cpu"]) == 0
+    assert Path("new/folder/said.csv").is_file()
+    capsys.readouterr()
     assert main(["predict", "model, model", "photos/0.png", "--json", "--device", "cpu"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["agreement"] == 1.0
 
@@ -182,7 +185,7 @@ def test_nothing_that_can_be_read_is_a_failure(
         (["model", ""], 3, "received an empty text"),
         (["model", "empty"], 3, "there are no pictures in"),
         (["model", "photos", "--out", "a.xlsx"], 2, "--out a.csv"),
-        (["model", "photos", "--out", "empty/b/a.csv"], 2, "there is no folder 'empty/b'"),
+        (["model", "photos", "--out", "photos/torn.jpg/a.csv"], 2, "torn.jpg' is no folder"),
     ],
 )
 def test_mistakes_are_told(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from vitscope.cli.writing import refuse_place
 from vitscope.core.errors import UsageError, expected
 
 PROG = "vitscope explain"
@@ -18,7 +19,7 @@ class Places:
     ) -> None:
         """`out` is a PNG file or a folder. Where it is not given, a free name in the current folder is taken."""
         self.main = _main(out, f"{picture.stem}-{kind.replace('_', '-')}")
-        _refuse_below_a_file(self.main)
+        refuse_place(self.main)
         if out is None and not overwrite:
             self.main = self._free(extras)
         taken = [path for path in (self.main, *map(self.beside, extras)) if path.exists() or path.is_symlink()]
@@ -41,12 +42,6 @@ class Places:
             number += 1
             self.main = first.with_name(f"{first.stem}-{number}.png")
         return self.main
-
-
-def _refuse_below_a_file(path: Path) -> None:
-    above = next(place for place in path.parents if place.exists())
-    if not above.is_dir():
-        raise UsageError(f"--out cannot be written: '{above}' is no folder", where=str(path), fix="give another --out")
 
 
 def _main(out: str | None, name: str) -> Path:

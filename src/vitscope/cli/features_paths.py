@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vitscope.cli.writing import refuse_place
 from vitscope.core.errors import UsageError, expected
 from vitscope.infer.features.files import refuse_ending
 
@@ -40,7 +41,7 @@ def _out(command: FeaturesCommand) -> Path | None:
         return None
     path = Path(command.out)
     refuse_ending(path)
-    _refuse_place(path, "--out")
+    refuse_place(path)
     if path.exists() and not command.overwrite:
         raise UsageError(f"'{path}' is there already", where=PROG, fix="add --overwrite, or give another --out")
     return path
@@ -67,20 +68,12 @@ def _png(path: Path, flag: str, command: FeaturesCommand) -> Path:
             where=PROG,
             fix=f"{flag} {path.with_suffix('.png') if path.stem else 'map.png'}",
         )
-    _refuse_place(path, flag)
+    refuse_place(path, flag=flag)
     if path.exists() and not command.overwrite:
         raise UsageError(f"'{path}' is there already", where=PROG, fix=f"add --overwrite, or give another {flag}")
     if _lies_among(path, command.images):
         raise UsageError(f"{flag} would lie among the pictures", where=str(path), fix=f"give {flag} another folder")
     return path
-
-
-def _refuse_place(path: Path, flag: str) -> None:
-    if path.is_dir() or not path.parent.is_dir():
-        what = "it is a folder" if path.is_dir() else f"there is no folder '{path.parent}'"
-        raise UsageError(
-            f"{flag} cannot be written: {what}", where=str(path), fix="give a file in a folder that exists"
-        )
 
 
 def _lies_among(path: Path, images: Sequence[str]) -> bool:

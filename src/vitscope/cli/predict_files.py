@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vitscope.cli.writing import writing
+from vitscope.cli.writing import refuse_place, writing
 from vitscope.core.errors import UsageError, expected
 from vitscope.core.files import write_atomically
 from vitscope.core.strict_json import encode
@@ -30,9 +30,7 @@ def file_to_write(out: str, *, overwrite: bool) -> Path:
             where=PROG,
             fix=f"--out {path.with_suffix('.csv') if path.stem else 'answers.csv'}",
         )
-    if path.is_dir() or not path.parent.is_dir():
-        what = "it is a folder" if path.is_dir() else f"there is no folder '{path.parent}'"
-        raise UsageError(f"--out cannot be written: {what}", where=str(path), fix="give a file in a folder that exists")
+    refuse_place(path)
     if path.exists() and not overwrite:
         raise UsageError(f"'{path}' is there already", where=PROG, fix="add --overwrite, or give another --out")
     return path
