@@ -250,6 +250,41 @@ def test_folder_prediction_is_timed_beside_the_model_alone() -> None:
     assert float(row[-1].split()[0]) > 0
 
 
+def test_sparse_times_a_step_with_each_hook_and_the_cut() -> None:
+    alone, masked, growing, cut = table_rows(run("sparse.py"))
+    assert (alone[0], alone[4]) == ("vit_tiny, a step alone", "1")
+    assert (masked[0], growing[0]) == ("vit_tiny, a step with MaskHook", "vit_tiny, a step with GrowthHook")
+    assert {row[2] for row in (alone, masked, growing)} == {"eager"}
+    assert all(float(row[4].split()[0]) > 0 for row in (masked, growing))
+    assert float(cut[3].split()[0]) > 0
+
+
+def test_two_of_four_says_what_a_cpu_cannot_time(tmp_path: Path) -> None:
+    output = run("two_of_four.py", "--models", "vit_tiny", "--json", str(tmp_path / "rows.json"))
+    assert "vit_tiny: 4 weights masked, 50.0% of them left" in output
+    assert output.count("not timed: 'cpu' has no 2:4 units") == 5
+    rows = table_rows(output)
+    assert [row[2] for row in rows] == ["eager", "graph", "compiled_graph", "eager", "compiled"]
+    assert {cell for row in rows for cell in row[4:]} == {"not timed", "-"}, "no number without kernels"
+    assert all(row["seconds"] == {} for row in json.loads((tmp_path / "rows.json").read_text())["rows"])
+
+
+def test_the_sparse_training_layer_is_proved_against_a_dense_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On sparse units played by dense tensors."""
+    monkeypatch.syspath_prepend(str(BENCH))
+    import two_of_four as bench  # pyright: ignore[reportMissingImports]
+
+    def cut(weight: torch.Tensor) -> torch.Tensor:
+        return weight * (torch.arange(weight.shape[-1]) % 4 < 2)
+
+    monkeypatch.setattr(bench, "SparseTensor", SimpleNamespace(prune_dense_static_sort=cut))
+    assert bench.prove_training(torch.device("cpu")) < bench.CLOSE
+    right = bench.SparseProduct.backward
+    monkeypatch.setattr(bench.SparseProduct, "backward", lambda ctx, grad: (2 * right(ctx, grad)[0], None, None))
+    with pytest.raises(ValueError, match="of their deviation from a dense one's"):
+        bench.prove_training(torch.device("cpu"))
+
+
 @pytest.mark.slow
 def test_serve_times_batches_against_single_pictures_and_a_crowd() -> None:
     pytest.importorskip("uvicorn")
