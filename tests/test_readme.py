@@ -37,7 +37,7 @@ def commands(page: Path) -> list[str]:
 def trains(command: str) -> bool:
     """Whether it works on a run, and so on what the commands before it made."""
     verb, *words = shlex.split(command)[1:]
-    return verb in ("train", "eval") or (verb == "doctor" and any(word.startswith("runs/") for word in words))
+    return verb in ("train", "eval", "sparsify") or (verb == "doctor" and any(word.startswith("runs/") for word in words))
 
 
 def serves(command: str) -> bool:
@@ -114,6 +114,8 @@ def test_training_commands_run(
         verb, *words = shlex.split(command)[1:]
         if verb == "train" and not {"--list", "--print-config", "--help"} & {*words}:
             words += ["--epochs", "1", *([] if "--model" in words else ["--model.depth", "1"])]
+        if verb == "sparsify":  # two epochs: one before the cut, one after it
+            words += ["--epochs", "2", "--timing", "none"]
         code = main([verb, *words])
         out, err = capsys.readouterr()
         assert code == 0, f"{command}\n{err}"
