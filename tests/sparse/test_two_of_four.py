@@ -13,13 +13,14 @@ from sparse.convolutions import convolutional
 from sparse.sparse_models import pictures, vit
 from train.tiny_runs import batch, differing, network, state_of, take, tiny, weights
 from vitscope.core.errors import ConfigError, InputError, UsageError, VitscopeError
-from vitscope.models.config import ViTConfig
+from vitscope.models.config import CNNConfig, ViTConfig
 from vitscope.sparse import fresh_two_of_four
 from vitscope.sparse import two_of_four as module
 from vitscope.sparse.config import SparseConfig
 from vitscope.sparse.mask_hook import MaskHook
 from vitscope.sparse.masks import apply_masks, density, prunable
 from vitscope.sparse.measure import Speed, Stopwatch, Timing
+from vitscope.sparse.report.seeds import is_masked
 from vitscope.sparse.rows import read_rows
 from vitscope.sparse.sparsify import sparsify
 from vitscope.sparse.two_of_four import (
@@ -203,3 +204,18 @@ def test_an_experiment_on_a_cpu_times_nothing_and_says_why(tmp_path: Path, monke
     model = load_model(tmp_path / "out" / found.model, say=False)
     assert isinstance(model.config, ViTConfig)
     assert all(is_two_of_four(model.get_parameter(name)) for name in prunable(model))
+
+    # Gone on with where there are units, played here: what was timed is told, and it is no longer only masked.
+    speed = Speed(1.0, 2.0, 1.1, 1.2)
+    monkeypatch.setattr(Stopwatch, "time_two_of_four", lambda self, config: Timing("graph", speed, None))
+    timed = sparsify(tiny(), sparse, out=tmp_path / "out", resume=True, say=told.append).rows[1]
+    assert (timed.launch, timed.latency_ms_batch256, timed.speedup_batch256) == ("graph", 2.0, 1.2)
+    assert is_masked(found)
+    assert not is_masked(timed)
+
+
+def test_a_network_it_does_not_fit_is_refused_before_it_is_trained(tmp_path: Path) -> None:
+    config = tiny(CNNConfig(img_size=8, in_chans=1, num_classes=4, widths=(4, 8)))
+    with pytest.raises(InputError, match="2:4"):
+        sparsify(config, SparseConfig(algorithm="2of4"), out=tmp_path / "out", say=lambda text: None)
+    assert not (tmp_path / "out" / "seed-0" / "dense").exists()
