@@ -8,7 +8,7 @@
 # PRETRAINED  true or false: begin with published weights; a model that has none begins with new ones, with a warning
 # RATE        share of what remains that a round takes
 # AUTO        y: begin without asking
-# ALGORITHM   rsst, refill, imp or oneshot
+# ALGORITHM   rsst, refill, imp, oneshot or 2of4
 # FILLBACK    refill: share of the units lost that is given back
 # What is printed goes to launch_logs/ too. $VITSCOPE names another command than vitscope, $VITSCOPE_FLAGS more flags.
 set -euo pipefail
@@ -24,7 +24,7 @@ pretrained=${6:-true} rate=${7:-0.2} auto=${8:-n} algorithm=${9:-rsst} fillback=
 
 case "$pretrained" in true | false) ;; *) fail "PRETRAINED: expected true or false, received '$pretrained'" "the sixth argument" ;; esac
 case "$auto" in y | n) ;; *) fail "AUTO: expected y or n, received '$auto'" "the eighth argument" ;; esac
-case "$algorithm" in rsst | refill | imp | oneshot) ;; *) fail "ALGORITHM: expected rsst, refill, imp or oneshot, received '$algorithm'" "the ninth argument" ;; esac
+case "$algorithm" in rsst | refill | imp | oneshot | 2of4) ;; *) fail "ALGORITHM: expected rsst, refill, imp, oneshot or 2of4, received '$algorithm'" "the ninth argument" ;; esac
 
 here=$(cd "$(dirname "$0")/.." && pwd)
 vitscope=${VITSCOPE:-vitscope}
