@@ -10,7 +10,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from vitscope.core.config import updated
+from vitscope.core.config import require, updated
 from vitscope.core.device import pick_device
 from vitscope.core.seed import derive_seed
 from vitscope.data.config import AugmentConfig
@@ -49,6 +49,23 @@ class Ground:
     stop: StopFlag
     say: Say
 
+    def __post_init__(self) -> None:
+        """What settings of training and of rounds cannot do together, before anything is trained."""
+        require(
+            self.sparse.algorithm != "rsst" or self.epochs >= 2,
+            "epochs of a round",
+            "two epochs or more with rsst: one before the cut, one after it",
+            self.epochs,
+            fix="--epochs 2, or more",
+        )
+        require(
+            self.sparse.rewind <= self.dense_epochs,
+            "rewind",
+            f"an epoch of the dense training, which has {self.dense_epochs}",
+            self.sparse.rewind,
+            fix="an earlier epoch, or more --dense-epochs",
+        )
+
     @cached_property
     def bench(self) -> Bench:
         dataset = trainable(self.config.data)
@@ -62,6 +79,11 @@ class Ground:
     def epochs(self) -> int:
         """Of a round."""
         return self.sparse.epochs or self.config.loop.epochs
+
+    @property
+    def dense_epochs(self) -> int:
+        """Of the dense network, where it is trained here."""
+        return self.sparse.dense_epochs or self.config.loop.epochs
 
     @cached_property
     def steps_per_epoch(self) -> int:

@@ -117,7 +117,7 @@ def _trained(ground: Ground, folder: Path, rewind: Path) -> Outcome:
     elif not rewind.exists():
         folder.mkdir(parents=True, exist_ok=True)
         RewindPoint.of(ground.first_model()).save(rewind)
-    epochs = ground.sparse.dense_epochs or ground.config.loop.epochs
+    epochs = ground.dense_epochs
     ground.say(f"dense network: {epochs} epochs")
     found = train_stage(ground, folder, epochs=epochs, between_steps=keepers)
     return Outcome(

@@ -51,4 +51,4 @@ def _round(
         ground.say(f"round {number}, {name}: a mask of {density(masks):.1%} is worth {in_words(units)}")
         return train_small(trial, folder, units, start=trial.rewound, rewound=True)
 
-    return once(folder, work)
+    return trial.proved(once(folder, work))

@@ -68,6 +68,7 @@ def _round(trial: Trial, number: int, model: VisionModel, before: Units, criteri
             cut, found = None, train_stage(ground, folder / SMALL, epochs=ground.epochs, start=lambda: model)
         else:
             cut, found = _grow_and_cut(ground, folder, model, here, after)
+        trial.rewind.check()
         return Outcome(
             folder=folder,
             model=found.model,
@@ -89,12 +90,6 @@ def _round(trial: Trial, number: int, model: VisionModel, before: Units, criteri
 def _grow_and_cut(ground: Ground, folder: Path, model: VisionModel, here: Units, after: Units) -> tuple[Cut, Trained]:
     sparse = ground.sparse
     epochs = min(ground.epochs - 1, max(1, round(sparse.growth_share * ground.epochs)))
-    if epochs < 1:
-        raise VitscopeError(
-            "a round of rsst needs two epochs at least: one before the cut, one after it",
-            where="--epochs",
-            fix="give a round more epochs",
-        )
     steps = epochs * ground.steps_per_epoch
     growth = Growth(steps=steps, reg=sparse.reg, exp=sparse.exp, schedule=sparse.growth)
     growing, small = folder / GROWING, folder / SMALL
@@ -110,13 +105,25 @@ def _grow_and_cut(ground: Ground, folder: Path, model: VisionModel, here: Units,
             stop=ground.stop,
         )
         if not ground.stop.is_paused:
-            raise StoppedError(run.exit_code)
+            # A signal after the run had left: it was paused, which has no exit code of its own.
+            raise StoppedError(run.exit_code or ground.stop.exit_code)
         ground.stop.lower()
+        _require_saved(growing / RUN, steps)
     cut = cut_run(ground, config, growing / RUN, small / RUN, here, after)
     if cut.moved_logits > MOST_MOVED:
         ground.say(f"the cut moved a logit by {cut.moved_logits:.1e} of the largest: what was doomed still mattered")
     run = fit(cut.config, out=small / RUN, resume=True, stop=ground.stop)
     return cut, trained(ground, run)
+
+
+def _require_saved(run: Path, step: int) -> None:
+    """Else something older would be cut, with doomed units that still matter."""
+    if not is_at(run, step):
+        raise VitscopeError(
+            f"the growing run has no checkpoint of step {step}, where it was to be cut",
+            where=str(run),
+            fix="its log says why (no room on the disk, steps that are not finite); then --resume",
+        )
 
 
 def still_to_go(before: Units, gone: Gone) -> Gone:
