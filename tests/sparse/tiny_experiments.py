@@ -98,10 +98,15 @@ def weights_in(folder: Path) -> dict[str, Tensor]:
 
 def what_counts(folder: Path) -> dict[str, Any]:
     """Everything an experiment left that no clock decides, by file and name: rewind points, masks, models, what
-    optimisers remember, metrics, rows."""
+    optimisers remember, metrics, rows. Of checkpoints the last: more of them lie where it was stopped."""
     found: dict[str, Any] = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
+        if (
+            path.parent.parent.name == "checkpoints"
+            and (path.parent.parent / "last").read_text().strip() != path.parent.name
+        ):
+            continue
         if path.suffix == ".safetensors":
             found |= {f"{name}: {key}": _bits(tensor) for key, tensor in load_file(path).items()}
         elif path.name == "trainer.pt":

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 
 from vitscope.core.seed import derive_seed
 from vitscope.models.model import VisionModel
 from vitscope.sparse.choose import Gone
-from vitscope.sparse.masks import all_kept, by_magnitude, density
+from vitscope.sparse.masks import Masks, all_kept, by_magnitude, density
 from vitscope.sparse.outcome import Outcome, once
 from vitscope.sparse.rounds import rounds_of
 from vitscope.sparse.rounds.imp import train_masked
@@ -71,7 +72,7 @@ class Controls:
             return train_small(trial, folder, found.kept_units, start=new, epochs=found.epochs)
 
         def new() -> VisionModel:
-            return trial.ground.new_model(seed)
+            return trial.ground.new_model(trial.dense_model.config, seed)
 
         return once(folder, work)
 
@@ -81,7 +82,7 @@ class Controls:
         if found.masks is None:
             gone = counts_gone(found.kept_units, trial.ground.sparse.rank)
             return cut_at_once(trial, number, gone, criterion="magnitude", name=name, epochs=found.epochs)
-        folder, share = trial.round_folder(number, name), 1 - density(found.masks)
+        folder, share = trial.round_folder(number, name), _share_gone(found.masks)
 
         def work() -> Outcome:
             dense = trial.ground.load(trial.dense.model)
@@ -100,6 +101,11 @@ class Controls:
         same_cut = sparse.algorithm == "oneshot" and sparse.criterion == "magnitude"
         rewinds_to_trained = found.rewind_hash is not None and self.trial.is_rewound_to_trained
         return same_cut or (sparse.algorithm == "imp" and number == 1 and rewinds_to_trained)
+
+
+def _share_gone(masks: Masks) -> Fraction:
+    """Exactly: a count that was divided and multiplied again in floating point is often one less."""
+    return 1 - Fraction(sum(int(mask.sum()) for mask in masks.values()), sum(mask.numel() for mask in masks.values()))
 
 
 def counts_gone(units: Units, rank: str) -> Gone:

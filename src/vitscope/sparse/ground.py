@@ -15,12 +15,13 @@ from vitscope.core.device import pick_device
 from vitscope.core.seed import derive_seed
 from vitscope.data.config import AugmentConfig
 from vitscope.data.loaders.choose import make_loader
+from vitscope.models.config import ModelConfig
 from vitscope.models.model import VisionModel
 from vitscope.sparse.choose import Scores
 from vitscope.sparse.config import SparseConfig
 from vitscope.sparse.criteria import criterion
 from vitscope.sparse.criteria.evidence import Evidence
-from vitscope.train.config import TrainConfig
+from vitscope.train.config import TrainConfig, named_model
 from vitscope.train.evaluate import Evaluation, evaluate
 from vitscope.train.precision import choose_dtype
 from vitscope.train.resume import trainable
@@ -98,11 +99,14 @@ class Ground:
         """The network as a run with these settings would begin with it, on the CPU."""
         return make_model(self.bench, self.say)
 
-    def new_model(self, seed: int) -> VisionModel:
-        """The network with new weights of another seed, whatever a run would begin with."""
+    def new_model(self, like: ModelConfig, seed: int) -> VisionModel:
+        """A network like the dense one, which need not be that of the settings, with new weights of another seed."""
         config = self.bench.config
         config = updated(
-            config, loop=updated(config.loop, seed=seed), checkpoint=updated(config.checkpoint, init_from=None)
+            config,
+            model=named_model(config.model.name, like),
+            loop=updated(config.loop, seed=seed),
+            checkpoint=updated(config.checkpoint, init_from=None),
         )
         return make_model(lay_out(config, self.bench.dataset, self.bench.device), self.say)
 

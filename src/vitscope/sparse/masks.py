@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
 
 import torch
 from torch import Tensor, nn
@@ -29,7 +30,7 @@ def all_kept(model: nn.Module, *, patch_embed: bool = False) -> Masks:
 
 
 @torch.no_grad()
-def by_magnitude(model: nn.Module, masks: Mapping[str, Tensor], rate: float) -> Masks:
+def by_magnitude(model: nn.Module, masks: Mapping[str, Tensor], rate: float | Fraction) -> Masks:
     """New masks without the `rate` of the remaining weights that are smallest, all tensors compared with each other.
 
     Exactly floor(rate * remaining) go; of equally small ones those that come first. After k times the density is

@@ -168,11 +168,11 @@ def removed_after(count: int, rate: float, rounds: int) -> int:
     return int(count * (1 - (1 - share) ** rounds))
 
 
-def as_written(value: float, name: str) -> Fraction:
-    """A share from 0 to 1 as the fraction that a person wrote as a decimal number."""
+def as_written(value: float | Fraction, name: str) -> Fraction:
+    """A share from 0 to 1 as the fraction that a person wrote as a decimal number; what is a fraction stays it."""
     if not 0 <= value <= 1:
         raise ConfigError(expected(name, "a share from 0 to 1", value))
-    return Fraction(str(float(value)))
+    return value if isinstance(value, Fraction) else Fraction(str(float(value)))
 
 
 def _narrowed(outer: tuple[bool, ...], inner: tuple[bool, ...]) -> tuple[bool, ...]:

@@ -1,0 +1,177 @@
+"""What networks are held against: as many epochs, the right weights to begin with, as much removed."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import vitscope
+from sparse.sparse_models import vit
+from sparse.tiny_experiments import dense_run, experiment, metrics, row_of, settings, weights_in
+from train.tiny_runs import differing
+from vitscope.models.config import ViTConfig
+from vitscope.sparse.masks import all_kept, by_magnitude
+from vitscope.sparse.sparsify import Experiment
+from vitscope.sparse.surgery import shrink
+from vitscope.sparse.units import Units
+
+CONTROLS = ("dense", "random", "reinit", "oneshot")
+
+
+@pytest.fixture(scope="module")
+def rsst(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
+    return experiment(tmp_path_factory.mktemp("rsst") / "x", rounds=2, controls="all")
+
+
+@pytest.fixture(scope="module")
+def imp(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
+    """A rate at which floating point would lose a weight: 1 - 0.7 is 0.30000000000000004."""
+    return experiment(tmp_path_factory.mktemp("imp") / "x", algorithm="imp", rounds=2, rate=0.3, controls="all")
+
+
+@pytest.fixture(scope="module")
+def refill(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
+    return experiment(tmp_path_factory.mktemp("refill") / "x", algorithm="refill", controls="all")
+
+
+def place(done: Experiment, name: str, number: int = 1) -> Path:
+    return done.folder / "seed-0" / f"round-{number}" / name
+
+
+def units_in(done: Experiment, name: str, number: int = 1) -> Units:
+    return Units.from_json(json.loads((place(done, name, number) / "outcome.json").read_text())["units"])
+
+
+def rewind_of(done: Experiment) -> dict[str, torch.Tensor]:
+    return load_file(done.folder / "seed-0" / "rewind.safetensors")
+
+
+def trained(done: Experiment) -> Any:
+    return vitscope.load_model(done.folder / row_of(done, "dense").model)
+
+
+def test_all_of_them_in_every_round_in_one_table(rsst: Experiment) -> None:
+    found = [(row.round, row.network) for row in rsst.rows]
+    each = ["rsst", *(f"control:{name}" for name in CONTROLS)]
+    assert found == [(0, "dense"), *((number, name) for number in (1, 2) for name in each)]
+
+
+@pytest.mark.parametrize("name", ["rsst", "imp", "refill"])
+def test_equal_epochs(name: str, request: pytest.FixtureRequest) -> None:
+    """Of rsst a round goes on from the round before: two epochs each. The others rewind."""
+    done = request.getfixturevalue(name)
+    for row in done.rows:
+        if row.round and row.network != "dense":
+            assert row.epochs == (2 * row.round if name == "rsst" else 2)
+            if row.is_control and row.network != "control:random":
+                run = (done.folder / row.model).parent
+                assert max(line["epoch"] for line in metrics(run) if "val/accuracy" in line) == row.epochs
+
+
+def test_dense_begins_where_the_algorithm_does(rsst: Experiment, imp: Experiment, refill: Experiment) -> None:
+    assert differing(weights_in(place(rsst, "control-dense") / "start"), trained(rsst).state_dict()) == set()
+    for done in (imp, refill):
+        assert differing(weights_in(place(done, "control-dense") / "start"), rewind_of(done)) == set()
+        row = row_of(done, "control:dense", 1)
+        assert (row.weights_removed, row.params) == (0.0, row_of(done, "dense").params)
+
+
+def test_by_lot_as_much_goes_and_something_else(rsst: Experiment, imp: Experiment, refill: Experiment) -> None:
+    for done, name, rounds in ((rsst, "rsst", 2), (refill, "refill", 1)):
+        for number in range(1, rounds + 1):
+            ours, theirs = units_in(done, name, number), units_in(done, "control-random", number)
+            assert {kind: ours.removed(kind) for kind in ours.kinds} == {k: theirs.removed(k) for k in theirs.kinds}
+            assert ours != theirs
+    units_in(rsst, "control-random", 2).require_within(units_in(rsst, "control-random", 1))
+    for number in (1, 2):
+        ours, theirs = (load_file(place(imp, name, number) / "masks.safetensors") for name in ("imp", "control-random"))
+        assert sum(int(m.sum()) for m in ours.values()) == sum(int(m.sum()) for m in theirs.values())
+        assert differing(ours, theirs)
+    assert row_of(refill, "control:random").rewind_hash == row_of(refill, "refill").rewind_hash
+
+
+def test_from_new_weights_the_same_network(rsst: Experiment, imp: Experiment, refill: Experiment) -> None:
+    for done, name in ((rsst, "rsst"), (refill, "refill")):
+        assert units_in(done, "control-reinit") == units_in(done, name)
+        small = shrink(trained(done), units_in(done, name))
+        began = weights_in(place(done, "control-reinit") / "start")
+        assert began.keys() == small.state_dict().keys()
+        for old in (small.state_dict(), _cut(done, rewind_of(done), name)):
+            assert not torch.equal(began["blocks.0.mlp.fc1.weight"], old["blocks.0.mlp.fc1.weight"])
+        assert row_of(done, "control:reinit", 1).rewind_hash is None
+    masks = load_file(place(imp, "imp") / "masks.safetensors")
+    assert differing(masks, load_file(place(imp, "control-reinit") / "masks.safetensors")) == set()
+    began = weights_in(place(imp, "control-reinit") / "start")
+    assert all(bool((began[name][~mask] == 0).all()) for name, mask in masks.items())
+    assert not torch.equal(began["head.weight"], rewind_of(imp)["head.weight"])
+
+
+def _cut(done: Experiment, tensors: dict[str, torch.Tensor], name: str) -> dict[str, torch.Tensor]:
+    whole = trained(done)
+    whole.load_state_dict(tensors)
+    return shrink(whole, units_in(done, name)).state_dict()
+
+
+def test_at_once_as_much_of_the_trained_network_by_magnitude(rsst: Experiment, imp: Experiment) -> None:
+    for number in (1, 2):
+        ours, theirs = units_in(rsst, "rsst", number), units_in(rsst, "control-oneshot", number)
+        assert {kind: ours.removed(kind) for kind in ours.kinds} == {k: theirs.removed(k) for k in theirs.kinds}
+        wanted = shrink(trained(rsst), theirs).state_dict()
+        assert differing(weights_in(place(rsst, "control-oneshot", number) / "start"), wanted) == set()
+        masks = load_file(place(imp, "control-oneshot", number) / "masks.safetensors")
+        mine = load_file(place(imp, "imp", number) / "masks.safetensors")
+        assert sum(int(m.sum()) for m in masks.values()) == sum(int(m.sum()) for m in mine.values()), "to the weight"
+        dense = trained(imp).state_dict()
+        kept = torch.cat([dense[name][mask] for name, mask in masks.items()]).abs().min()
+        gone = torch.cat([dense[name][~mask] for name, mask in masks.items()]).abs().max()
+        assert gone <= kept
+        began = weights_in(place(imp, "control-oneshot", number) / "start")
+        assert all(torch.equal(began[name], dense[name] * mask) for name, mask in masks.items())
+
+
+def test_any_share_takes_the_weights_it_is_the_share_of() -> None:
+    """A count over a total, as a floating-point share and back, would often be one weight less."""
+    model = vit()
+    whole = all_kept(model)
+    total = sum(mask.numel() for mask in whole.values())
+    for gone in range(1, total, 97):
+        masks = by_magnitude(model, whole, Fraction(gone, total))
+        assert total - sum(int(mask.sum()) for mask in masks.values()) == gone
+
+
+def test_at_once_is_left_out_where_it_would_be_the_same_network(tmp_path: Path) -> None:
+    """imp from a given network rewinds to it: its first round is oneshot already. The second is not."""
+    source, said = dense_run(tmp_path / "run"), []
+    done = experiment(tmp_path / "imp", source=source, algorithm="imp", rounds=2, controls="oneshot", say=said.append)
+    assert [(row.round, row.network) for row in done.rows] == [
+        (0, "dense"),
+        (1, "imp"),
+        (2, "imp"),
+        (2, "control:oneshot"),
+    ]
+    assert sum("left out" in line for line in said) == 1
+    done = experiment(
+        tmp_path / "at-once", source=source, algorithm="oneshot", criterion="magnitude", controls="oneshot"
+    )
+    assert [row.network for row in done.rows] == ["dense", "oneshot"]
+
+
+def test_controls_can_be_asked_for_later(tmp_path: Path) -> None:
+    source = dense_run(tmp_path / "run")
+    experiment(tmp_path / "x", source=source, algorithm="oneshot", rounds=2)
+    done = experiment(tmp_path / "x", source=source, algorithm="oneshot", rounds=2, controls="random", resume=True)
+    assert [row.network for row in done.rows if row.is_control] == ["control:random"] * 2
+
+
+def test_new_weights_are_for_the_network_that_was_given(tmp_path: Path) -> None:
+    """Settings may name another model than the source: the source is what is sparsified."""
+    source = dense_run(tmp_path / "run")
+    other = settings(ViTConfig(**{**vars(settings().model.bare), "depth": 1, "mlp_dim": 12}))
+    done = experiment(tmp_path / "x", other, source=source, algorithm="oneshot", controls="reinit")
+    assert row_of(done, "control:reinit").params == row_of(done, "oneshot").params
