@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -68,6 +69,9 @@ def run(args: Sequence[str]) -> int:
         raise UsageError(
             "nothing to resume: no experiment is named", where="--resume", fix="name its folder with --out"
         )
+    if source is not None:
+        for seed in range(command.seeds if SEED in source else 1):
+            _require_model(Path(source.replace(SEED, str(train.loop.seed + seed))))
     out = Path(command.out) if command.out is not None else _free_folder(command, train)
 
     from vitscope.train.signals import StopFlag
@@ -94,7 +98,8 @@ def run(args: Sequence[str]) -> int:
         files = f"table {done.table}, page {done.folder / 'report.html'}"
         console().print(files, markup=False, highlight=False, soft_wrap=True)
     else:
-        console().print(f"next: {PROG} {' '.join(args)} --resume --out {out}", markup=False, soft_wrap=True)
+        words = [word for word in args if word != "--resume"] + ([] if command.out else ["--out", str(out)])
+        console().print(f"next: {PROG} {shlex.join(words)} --resume", markup=False, highlight=False, soft_wrap=True)
     return done.exit_code
 
 
@@ -113,11 +118,9 @@ def _start(command: SparsifyCommand, settings: Sequence[str]) -> tuple[str | Non
         return None, nameless_start(command, settings, prog=PROG)
     first = Path(word.replace(SEED, str(command.seed or 0))).expanduser()
     if is_run_folder(first):
-        for seed in range(command.seeds if SEED in word else 1):
-            _require_model(Path(word.replace(SEED, str((command.seed or 0) + seed))).expanduser())
         if command.init_from is not None:
             raise UsageError(f"--from is for new runs: '{word}' brings its weights", where=PROG, fix="leave it out")
-        return word, read_train_config(first / CONFIG)
+        return str(Path(word).expanduser()), read_train_config(first / CONFIG)
     if word not in RECIPES and not is_yaml(word):
         raise UsageError(
             f"'{word}' is neither a recipe, a YAML file nor a run's folder",

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from vitscope.core.config import to_dict, updated
 from vitscope.core.device import pick_device
-from vitscope.core.errors import EXIT_DONE, ConfigError, UsageError
+from vitscope.core.errors import EXIT_DONE, ConfigError, UsageError, expected
+from vitscope.core.files import write_json
 from vitscope.core.folder_lock import FolderLock
+from vitscope.core.run_layout import CONFIG, LOCK
 from vitscope.core.yaml import load_yaml, save_yaml
 from vitscope.sparse.config import SparseConfig
 from vitscope.sparse.controls import Controls
@@ -26,7 +29,9 @@ from vitscope.sparse.two_of_four import why_no_two_of_four
 from vitscope.train.config import TrainConfig
 from vitscope.train.signals import StopFlag
 
-SPARSE, CONFIG, ROUNDS, SPEED = "sparse.yaml", "config.yaml", "rounds.csv", "speed.json"
+SPARSE, SOURCE, ROUNDS, SPEED = "sparse.yaml", "source.json", "rounds.csv", "speed.json"
+DEVICE = "loop.device"
+"""Where it is computed is no part of what is computed."""
 MAY_CHANGE = ("rounds", "seeds", "controls", "timing")
 """On resuming: more of the same, or measured otherwise. All else would make it another experiment."""
 SEED = "{seed}"
@@ -70,19 +75,25 @@ def sparsify(
     folder = Path(out).expanduser()
     with contextlib.ExitStack() as stack:
         stop = stack.enter_context(StopFlag()) if stop is None else stop
+        seeds = range(config.loop.seed, config.loop.seed + sparse.seeds)
+
+        def ground_of(seed: int) -> Ground:
+            own = updated(config, loop=updated(config.loop, seed=seed))
+            return Ground(own, sparse, folder / f"seed-{seed}", stop, say)
+
+        # Before the folder is made: what cannot be done leaves nothing behind.
+        _refuse_rewind_into(source, sparse)
+        ground_of(seeds[0])
         lock = FolderLock()
         stack.callback(lock.release)
-        _open_folder(folder, config, sparse, lock, resume=resume)
+        _open_folder(folder, config, sparse, source, lock, resume=resume)
         _warn_of_one_network(sparse, source)
         rows: list[Row] = []
         stopwatch = Stopwatch(folder / SPEED, pick_device(config.loop.device))
         try:
-            for seed in range(config.loop.seed, config.loop.seed + sparse.seeds):
+            for seed in seeds:
                 say(f"seed {seed}")
-                ground = Ground(
-                    updated(config, loop=updated(config.loop, seed=seed)), sparse, folder / f"seed-{seed}", stop, say
-                )
-                trial = begin_trial(ground, None if source is None else source.replace(SEED, str(seed)))
+                trial = begin_trial(ground_of(seed), None if source is None else source.replace(SEED, str(seed)))
                 is_timed = sparse.timing == "all" or (sparse.timing == "first" and seed == config.loop.seed)
                 _rounds(trial, rows, folder, stopwatch if is_timed else None)
         except StoppedError as stopped:
@@ -130,43 +141,78 @@ def in_words(config: TrainConfig, sparse: SparseConfig, source: str | None) -> d
     return shown | {key: str(value) for key, value in to_dict(sparse).items() if key not in ("epochs", "dense_epochs")}
 
 
-def _open_folder(folder: Path, config: TrainConfig, sparse: SparseConfig, lock: FolderLock, *, resume: bool) -> None:
+def _open_folder(
+    folder: Path, config: TrainConfig, sparse: SparseConfig, source: str | None, lock: FolderLock, *, resume: bool
+) -> None:
     """Made, or found to be the same experiment's; refused otherwise."""
-    there = folder.is_dir() and any(folder.iterdir())
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"'{folder}' is not a folder", where="--out", fix="choose another --out")
+    there = {path.name for path in folder.iterdir()} if folder.is_dir() else set[str]()
     if there and not resume:
         raise UsageError(
             f"the output folder '{folder}' is not empty",
             where="--out",
             fix="go on with what is in it (--resume), or choose another --out",
         )
-    if there and not (folder / SPARSE).is_file():
+    # Whoever was killed while writing these has done nothing else yet.
+    goes_on = bool(there - {LOCK, SOURCE, CONFIG})
+    if goes_on and SPARSE not in there:
         raise UsageError(
             f"'{folder}' holds no experiment: there is no {SPARSE} in it", where="--resume", fix="choose another --out"
         )
     folder.mkdir(parents=True, exist_ok=True)
     lock.take(folder)
-    if there:
-        _refuse_changes(folder, config, sparse)
-    save_yaml(sparse, folder / SPARSE)
+    if goes_on:
+        _refuse_changes(folder, config, sparse, source)
+    write_json(folder / SOURCE, {"source": _whole(source)})
     save_yaml(config, folder / CONFIG)
+    save_yaml(sparse, folder / SPARSE)  # the last: it says that there is an experiment
 
 
-def _refuse_changes(folder: Path, config: TrainConfig, sparse: SparseConfig) -> None:
+def _refuse_changes(folder: Path, config: TrainConfig, sparse: SparseConfig, source: str | None) -> None:
     kept, now = to_dict(load_yaml(SparseConfig, folder / SPARSE)), to_dict(sparse)
-    before, after = to_dict(load_yaml(TrainConfig, folder / CONFIG)), to_dict(config)
-    before["loop"] = {**before["loop"], "device": None}
-    after["loop"] = {**after["loop"], "device": None}
+    before, after = (dict(_flat(to_dict(one))) for one in (load_yaml(TrainConfig, folder / CONFIG), config))
     other = [f"{key} ({kept[key]} -> {now[key]})" for key in now if key not in MAY_CHANGE and kept[key] != now[key]]
-    other += [f"settings of '{key}'" for key in after if before[key] != after[key]]
-    if now["rounds"] < kept["rounds"] or now["seeds"] < kept["seeds"]:
-        other.append("fewer rounds or seeds")
+    other += [
+        f"{key} ({before.get(key)} -> {after.get(key)})"
+        for key in {**before, **after}
+        if before.get(key) != after.get(key) and key != DEVICE
+    ]
+    other += [f"{key} ({kept[key]} -> {now[key]})" for key in ("rounds", "seeds") if now[key] < kept[key]]
+    note = folder / SOURCE
+    began = json.loads(note.read_text(encoding="utf-8"))["source"] if note.exists() else _whole(source)
+    if _whole(source) != began:
+        other.append(f"what it begins with ({began or 'trained here'} -> {source or 'trained here'})")
     if other:
         raise ConfigError(
             f"an experiment cannot go on with other settings: {', '.join(other)}",
             where="--resume",
             fix=f"leave them as they were ({folder / SPARSE}, {folder / CONFIG}), or begin another with --out",
+        )
+
+
+def _flat(value: object, name: str = "") -> Iterator[tuple[str, object]]:
+    """Settings by their names with dots."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _flat(inner, f"{name}.{key}" if name else str(key))
+    else:
+        yield name, value
+
+
+def _whole(source: str | None) -> str | None:
+    """The same from wherever it is named; a name on the hub stays as it is."""
+    if source is None:
+        return None
+    place = Path(source).expanduser()
+    return str(place.absolute()) if place.parent.exists() else source
+
+
+def _refuse_rewind_into(source: str | None, sparse: SparseConfig) -> None:
+    if source is not None and sparse.rewind:
+        raise ConfigError(
+            expected("rewind", "0 where a trained network is given: rounds go back to it", sparse.rewind),
+            fix="leave it out, or let the dense network be trained here (a recipe or a YAML file)",
         )
 
 
