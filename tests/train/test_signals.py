@@ -46,6 +46,30 @@ def test_other_pairs_only_keep_the_flag_up(numbers: str, code: int) -> None:
         assert stop.exit_code == code
 
 
+def test_a_pause_stops_a_run_without_being_a_signal() -> None:
+    stop = StopFlag()
+    stop.pause()
+    assert stop
+    assert stop.is_paused
+    assert (stop.exit_code, stop.cause) == (0, "the plan")
+    stop.lower()
+    assert not stop
+    assert not stop.is_paused
+
+
+@pytest.mark.parametrize("first", ["pause", "signal"])
+def test_a_signal_counts_before_and_after_a_pause(first: str) -> None:
+    """And is not lowered: whoever paused must leave too."""
+    with StopFlag() as stop:
+        deeds = [stop.pause, lambda: os.kill(os.getpid(), signal.SIGTERM)]
+        for deed in deeds if first == "pause" else reversed(deeds):
+            deed()
+        assert not stop.is_paused
+        stop.lower()
+        assert stop
+        assert (stop.exit_code, stop.cause) == (143, "SIGTERM")
+
+
 def test_outside_the_main_thread_it_is_raised_by_hand() -> None:
     found: list[object] = []
 
