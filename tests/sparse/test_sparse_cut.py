@@ -165,17 +165,31 @@ def test_accuracies_around_the_cut_are_those_of_the_weights_in_use(with_ema: Exp
 # --- kinds of units, kinds of networks -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("kind", "other"), [("heads", "neurons"), ("neurons", "heads")])
-def test_one_kind_alone(kind: str, other: str, tmp_path: Path, dense: str) -> None:
-    for algorithm in ("rsst", "refill"):
-        done = experiment(tmp_path / algorithm, source=dense, algorithm=algorithm, units=kind)
-        units = units_after(done, algorithm)
-        assert units.removed(kind) > 0
-        assert units.removed(other) == 0
+@pytest.mark.parametrize(
+    ("algorithm", "kind", "other"),
+    [
+        ("rsst", "heads", "neurons"),
+        ("refill", "neurons", "heads"),
+        pytest.param("rsst", "neurons", "heads", marks=pytest.mark.slow),
+        pytest.param("refill", "heads", "neurons", marks=pytest.mark.slow),
+    ],
+)
+def test_one_kind_alone(algorithm: str, kind: str, other: str, tmp_path: Path, dense: str) -> None:
+    done = experiment(tmp_path / "x", source=dense, algorithm=algorithm, units=kind)
+    units = units_after(done, algorithm)
+    assert units.removed(kind) > 0
+    assert units.removed(other) == 0
 
 
-@pytest.mark.parametrize("name", ["basic", "cnn"])
-@pytest.mark.parametrize("algorithm", ["rsst", "refill"])
+@pytest.mark.parametrize(
+    ("name", "algorithm"),
+    [
+        ("basic", "rsst"),
+        ("cnn", "refill"),
+        pytest.param("basic", "refill", marks=pytest.mark.slow),
+        pytest.param("cnn", "rsst", marks=pytest.mark.slow),
+    ],
+)
 def test_channels_of_convolutions(name: str, algorithm: str, tmp_path: Path) -> None:
     config = settings(CONFIGS[name])
     done = experiment(tmp_path / "x", config, algorithm=algorithm)
@@ -201,7 +215,7 @@ def test_channels_of_the_registered_cnn(tmp_path: Path) -> None:
     assert row_of(done, "rsst").channels_removed == pytest.approx(0.4, abs=0.01)
 
 
-@pytest.mark.parametrize("algorithm", ["rsst", "refill"])
+@pytest.mark.parametrize("algorithm", ["rsst", pytest.param("refill", marks=pytest.mark.slow)])
 def test_blocks_may_become_empty_where_that_is_allowed(algorithm: str, tmp_path: Path, dense: str) -> None:
     """At 0.9 of 6 heads 5 are gone: one block at least has none, and the next round works with that too."""
     done = experiment(
@@ -230,7 +244,7 @@ def test_a_head_and_the_least_neurons_stay_otherwise(tmp_path: Path, dense: str)
     assert sum(row.left("neurons") or ()) == 6
 
 
-@pytest.mark.parametrize("algorithm", ["rsst", "refill"])
+@pytest.mark.parametrize("algorithm", ["rsst", pytest.param("refill", marks=pytest.mark.slow)])
 def test_neurons_are_kept_in_multiples(algorithm: str, tmp_path: Path, dense: str) -> None:
     """Rounded up, so that no fewer stay than the schedule says."""
     done = experiment(tmp_path / "x", source=dense, algorithm=algorithm, round_to=4, rate=0.3)
@@ -249,7 +263,8 @@ def test_where_nothing_goes_the_network_trains_on_whole(tmp_path: Path, dense: s
     assert any("nothing goes" in line for line in said)
 
 
-@pytest.mark.parametrize("criterion", ["l1", "random"])
+@pytest.mark.slow
+@pytest.mark.parametrize("criterion", ["magnitude", "l1", "l2", "random"])
 def test_every_criterion_in_a_round(criterion: str, tmp_path: Path, dense: str) -> None:
     done = experiment(tmp_path / "x", source=dense, algorithm="oneshot", criterion=criterion)
     assert units_after(done, "oneshot").removed("neurons") == 16
@@ -272,13 +287,11 @@ def test_a_network_that_was_cut_can_be_cut_again(tmp_path: Path, dense: str) -> 
     first = experiment(tmp_path / "first", source=dense)
     run = stage(first) / "small" / "run"
     small: Any = vitscope.load_model(run)
-    for algorithm in ("rsst", "refill"):
-        config = settings(small.config)
-        again = experiment(tmp_path / algorithm, config, source=str(run), algorithm=algorithm, controls="reinit")
-        assert row_of(again, "dense").params == row_of(first, "rsst").params
-        assert row_of(again, "dense").test_accuracy == row_of(first, "rsst").test_accuracy
-        assert row_of(again, algorithm).params < row_of(first, "rsst").params
-        assert units_after(again, algorithm).totals("heads") == units_of(small).totals("heads")
+    again = experiment(tmp_path / "again", settings(small.config), source=str(run), controls="reinit")
+    assert row_of(again, "dense").params == row_of(first, "rsst").params
+    assert row_of(again, "dense").test_accuracy == row_of(first, "rsst").test_accuracy
+    assert row_of(again, "rsst").params < row_of(first, "rsst").params
+    assert units_after(again).totals("heads") == units_of(small).totals("heads")
 
 
 # --- what cannot be done ---------------------------------------------------------------------------------------------

@@ -68,7 +68,7 @@ def killed(out: Path, place: str, call: int, config: TrainConfig, **given: Any) 
         pytest.param(f"{ROUND}.cut_run", 1, id="after the pause, before the cut"),
         pytest.param(f"{ROUND}.fit", 2, id="between the cut and the small run"),
         pytest.param(STEP, STEPS_PER_EPOCH + 2, id="in the small run"),
-        pytest.param("vitscope.train.fit.finish", 1, id="before the test"),
+        pytest.param("vitscope.train.fit.finish", 1, id="before the test", marks=pytest.mark.slow),
     ],
 )
 def test_stopped_in_a_round(place: str, call: int, tmp_path: Path, dense: str, undisturbed: Path) -> None:
@@ -81,12 +81,14 @@ def test_stopped_in_a_round(place: str, call: int, tmp_path: Path, dense: str, u
 @pytest.mark.parametrize(
     ("place", "call"),
     [
-        pytest.param("vitscope.sparse.trial.save_model", 1, id="before the dense network is copied"),
-        pytest.param(f"{ROUND}.fit", 1, id="before the growing run"),
-        pytest.param(f"{ROUND}.cut_run", 1, id="after the pause, before the cut"),
-        pytest.param("vitscope.sparse.cut._write_run", 1, id="figures written, no run"),
+        pytest.param(
+            "vitscope.sparse.trial.save_model", 1, id="before the dense network is copied", marks=pytest.mark.slow
+        ),
+        pytest.param(f"{ROUND}.fit", 1, id="before the growing run", marks=pytest.mark.slow),
+        pytest.param(f"{ROUND}.cut_run", 1, id="after the pause, before the cut", marks=pytest.mark.slow),
+        pytest.param("vitscope.sparse.cut._write_run", 1, id="figures written, no run", marks=pytest.mark.slow),
         pytest.param("vitscope.sparse.cut.slice_optimizer_state", 1, id="in the middle of the cut"),
-        pytest.param(f"{ROUND}.fit", 2, id="between the cut and the small run"),
+        pytest.param(f"{ROUND}.fit", 2, id="between the cut and the small run", marks=pytest.mark.slow),
         pytest.param("vitscope.sparse.outcome._write", 2, id="before the outcome is kept"),
     ],
 )
@@ -130,7 +132,8 @@ def test_a_masked_run_and_the_rounds_after_it(tmp_path: Path) -> None:
     assert differences(done.folder, whole.folder) == []
 
 
-@pytest.mark.parametrize("algorithm", ["rsst", pytest.param("refill", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["rsst", "refill"])
 def test_more_rounds_are_those_of_one_experiment(algorithm: str, tmp_path: Path, dense: str) -> None:
     whole = experiment(tmp_path / "whole", source=dense, algorithm=algorithm, rounds=2)
     experiment(tmp_path / "x", source=dense, algorithm=algorithm)

@@ -148,7 +148,7 @@ def test_rounds_begin_with_the_weights_of_the_rewind_point(refill: Experiment, i
             assert torch.equal(began[name], tensor * masks[name] if name in masks else tensor)
 
 
-@pytest.mark.parametrize("algorithm", ["refill", "imp", "rsst"])
+@pytest.mark.parametrize("algorithm", [pytest.param("refill", marks=pytest.mark.slow), "imp", "rsst"])
 def test_a_point_that_changes_on_the_way_ends_the_experiment(algorithm: str, tmp_path: Path) -> None:
     """Whoever writes into the kept weights in the middle of a round is found out at its end."""
     points: list[RewindPoint] = []
