@@ -170,6 +170,25 @@ def test_a_folder_that_is_taken_and_settings_that_changed(capsys: pytest.Capture
 # --- what is printed -------------------------------------------------------------------------------------------------
 
 
+def test_what_it_made_is_named_and_more_rounds_need_no_other_word(capsys: pytest.CaptureFixture[str]) -> None:
+    begun = ["sparsify", "mini.yaml", "--algorithm", "oneshot", "--epochs", "1", "--dense-epochs", "1", *TINY]
+    assert main([*begun, "--out", "small"]) == 0
+    told = capsys.readouterr().out
+    assert "model small/model/, table small/rounds.csv, page small/report.html" in told
+    assert told.rstrip().endswith("next: vitscope eval small/seed-0/round-1/oneshot/run")
+    weights = Path("small/model/model.safetensors").read_bytes()
+    assert weights == Path("small/seed-0/round-1/oneshot/run/model/model.safetensors").read_bytes()
+    assert main(["sparsify", "--resume", "--out", "small", "--rounds", "2"]) == 0
+    assert "next: vitscope eval small/seed-0/round-2/oneshot/run" in capsys.readouterr().out
+    kept = load_yaml(SparseConfig, Path("small/sparse.yaml"))
+    assert (kept.algorithm, kept.epochs, kept.rate, kept.rounds) == ("oneshot", 1, 0.4, 2)
+    assert Path("small/model/model.safetensors").read_bytes() != weights
+    assert "optim.lr" in refused(capsys, "--resume", "--out", "small", "--rounds", "2", "--lr", "0.5")
+    assert "is a sparse experiment" in refused(capsys, "small")
+    assert main(["train", "--resume", "--out", "small"]) == 2, "an experiment is no run"
+    assert "not a run folder" in capsys.readouterr().err
+
+
 def test_rows_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sparsify", "mini.yaml", "--algorithm", "oneshot", *TINY, "--out", "x", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)

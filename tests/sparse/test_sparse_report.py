@@ -50,6 +50,12 @@ def test_one_seeds_numbers_stand_in_the_tables() -> None:
     assert "No control was run" in text
 
 
+def test_the_dense_networks_time_in_the_same_turns_stands_beside_a_speed_up() -> None:
+    text = as_text([DENSE_ROW, replace(REFILL_ROW, dense_ms_batch1=0.5, dense_ms_batch256=8.0)], width=140)
+    cells = line_of(text, "Speed (eager)", "refill").split()
+    assert cells == ["1", "refill", "0.400", "0.500", "1.25x", "5.00", "8.00", "1.60x"]
+
+
 def test_seeds_are_shown_as_mean_lowest_and_highest() -> None:
     rows = [
         replace(row, seed=seed, test_accuracy=accuracy, speedup_batch256=speedup)

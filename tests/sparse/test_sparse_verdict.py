@@ -74,6 +74,20 @@ def test_one_seed_cannot_tell_however_far_it_is_ahead() -> None:
     assert "One seed (7) has no spread" in found.in_words()
     assert "99.00 % against 10.00 %" in found.in_words()
     assert "+89.00 points" in found.in_words()
+    assert "chance of" not in found.in_words(), "how many pictures is not known"
+
+
+def test_one_seed_tells_what_the_pictures_leave_to_chance() -> None:
+    """sqrt(0.9 * 0.1 / 400 + 0.8 * 0.2 / 400) is 0.025, and 1.96 times that 4.9 points."""
+
+    def found(other: float) -> str:
+        ours, theirs = network("refill", {0: 0.9}), network("control:random", {0: other})
+        counted = replace(ours, rows=tuple(replace(row, test_count=400) for row in ours.rows))
+        return verdict(counted, theirs).in_words()
+
+    assert "cannot tell" in found(0.8)
+    assert "more than the chance of 400 pictures (+5.10 to +14.90)" in found(0.8)
+    assert "within the chance of 400 pictures" in found(0.88)
 
 
 def test_equal_differences_are_no_certainty() -> None:

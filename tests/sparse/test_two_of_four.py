@@ -165,7 +165,7 @@ def test_the_stopwatch_takes_the_best_launch_that_works_and_keeps_it(
     played: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     tried: list[str] = []
-    speed = Speed(1.0, 2.0, 1.1, 1.2)
+    speed = Speed(1.0, 2.0, 1.1, 1.2, 1.1, 2.4)
 
     def timed(self: Stopwatch, builds: Any, like: Any, launch: str) -> Timing:
         tried.append(launch)
@@ -206,7 +206,7 @@ def test_an_experiment_on_a_cpu_times_nothing_and_says_why(tmp_path: Path, monke
     assert all(is_two_of_four(model.get_parameter(name)) for name in prunable(model))
 
     # Gone on with where there are units, played here: what was timed is told, and it is no longer only masked.
-    speed = Speed(1.0, 2.0, 1.1, 1.2)
+    speed = Speed(1.0, 2.0, 1.1, 1.2, 1.1, 2.4)
     monkeypatch.setattr(Stopwatch, "time_two_of_four", lambda self, config: Timing("graph", speed, None))
     timed = sparsify(tiny(), sparse, out=tmp_path / "out", resume=True, say=told.append).rows[1]
     assert (timed.launch, timed.latency_ms_batch256, timed.speedup_batch256) == ("graph", 2.0, 1.2)

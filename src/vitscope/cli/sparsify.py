@@ -11,7 +11,7 @@ import tyro
 
 from vitscope.cli.console import console, print_json, say
 from vitscope.cli.settings_start import named_start, nameless_start
-from vitscope.cli.train_flags import EverydayFlags, is_yaml, names_data, read_words, resolve
+from vitscope.cli.train_flags import EverydayFlags, is_yaml, read_words, resolve
 from vitscope.core.config import config, field_names, updated
 from vitscope.core.environment import process_place
 from vitscope.core.errors import UsageError, expected
@@ -24,7 +24,7 @@ from vitscope.train.config import TrainConfig
 from vitscope.train.config.read import read_train_config
 
 PROG = "vitscope sparsify"
-SEED = "{seed}"
+SEED, SPARSE = "{seed}", "sparse.yaml"
 
 
 @config
@@ -61,16 +61,19 @@ class SparsifyCommand(EverydayFlags, SparseConfig):
 def run(args: Sequence[str]) -> int:
     command, settings = read_words(SparsifyCommand(), args, prog=PROG)
     _refuse_several_processes()
-    source, start = _start(command, settings)
-    # --epochs is of a round, and not of the dense network.
-    everyday = _with_published(command, start) if command.pretrained else command
-    train = resolve(updated(everyday, epochs=None), settings, start, prog=PROG)
+    if command.recipe is None and command.resume and _is_experiment(command.out):
+        source, train, sparse = _kept(command, settings)
+    else:
+        source, start = _start(command, settings)
+        # --epochs is of a round, and not of the dense network.
+        everyday = _with_published(command, start) if command.pretrained else command
+        train, sparse = resolve(updated(everyday, epochs=None), settings, start, prog=PROG), command.sparse
     if command.resume and command.out is None:
         raise UsageError(
             "nothing to resume: no experiment is named", where="--resume", fix="name its folder with --out"
         )
     if source is not None:
-        for seed in range(command.seeds if SEED in source else 1):
+        for seed in range(sparse.seeds if SEED in source else 1):
             _require_model(Path(source.replace(SEED, str(train.loop.seed + seed))))
     out = Path(command.out) if command.out is not None else _free_folder(command, train)
 
@@ -82,11 +85,11 @@ def run(args: Sequence[str]) -> int:
 
         done = sparsify(
             train,
-            command.sparse,
+            sparse,
             out=out,
             source=source,
             resume=command.resume,
-            title=f"{command.algorithm} on {command.recipe or train.data.name}",
+            title=f"{sparse.algorithm} on {command.recipe or source or train.data.name}",
             say=say,
             stop=stop,
         )
@@ -95,8 +98,9 @@ def run(args: Sequence[str]) -> int:
         return done.exit_code
     if done.state == "finished":
         console().print(as_text(done.rows), markup=False, highlight=False, soft_wrap=True)
-        files = f"table {done.table}, page {done.folder / 'report.html'}"
-        console().print(files, markup=False, highlight=False, soft_wrap=True)
+        files = f"model {done.model}/, table {done.table}, page {done.folder / 'report.html'}"
+        for line in (files, f"next: vitscope eval {shlex.quote(str(done.run))}"):
+            console().print(line, markup=False, highlight=False, soft_wrap=True)
     else:
         words = [word for word in args if word != "--resume"] + ([] if command.out else ["--out", str(out)])
         console().print(f"next: {PROG} {shlex.join(words)} --resume", markup=False, highlight=False, soft_wrap=True)
@@ -107,20 +111,18 @@ def _start(command: SparsifyCommand, settings: Sequence[str]) -> tuple[str | Non
     """The trained network rounds begin with, where one is named, and the settings of training."""
     word = command.recipe
     if word is None:
-        if command.resume and command.out is not None and not names_data(command, settings):
-            kept = Path(command.out).expanduser() / CONFIG
-            if kept.is_file():
-                raise UsageError(
-                    "what the experiment began with is not named",
-                    where="--resume",
-                    fix="the same command as before, with --resume",
-                )
         return None, nameless_start(command, settings, prog=PROG)
     first = Path(word.replace(SEED, str(command.seed or 0))).expanduser()
     if is_run_folder(first):
         if command.init_from is not None:
             raise UsageError(f"--from is for new runs: '{word}' brings its weights", where=PROG, fix="leave it out")
         return str(Path(word).expanduser()), read_train_config(first / CONFIG)
+    if _is_experiment(word):
+        raise UsageError(
+            f"'{word}' is a sparse experiment, and holds many networks",
+            where=PROG,
+            fix=f"name the run of one, such as {first}/seed-0/round-1/.../run, or go on with it: --resume --out {word}",
+        )
     if word not in RECIPES and not is_yaml(word):
         raise UsageError(
             f"'{word}' is neither a recipe, a YAML file nor a run's folder",
@@ -128,6 +130,23 @@ def _start(command: SparsifyCommand, settings: Sequence[str]) -> tuple[str | Non
             fix=did_you_mean(word, RECIPES) or "`vitscope train --list` shows the recipes",
         )
     return None, named_start(command, settings, prog=PROG)
+
+
+def _is_experiment(folder: str | None) -> bool:
+    return folder is not None and (Path(folder).expanduser() / SPARSE).is_file()
+
+
+def _kept(command: SparsifyCommand, settings: Sequence[str]) -> tuple[str | None, TrainConfig, SparseConfig]:
+    """An experiment's own settings, with more rounds, seeds or controls where they were typed."""
+    from vitscope.sparse.sparsify import kept_settings
+
+    train, sparse, source = kept_settings(Path(command.out or "").expanduser())
+    plain, typed = SparsifyCommand(), command
+    changes = {
+        name: getattr(typed, name) for name in field_names(SparseConfig) if getattr(typed, name) != getattr(plain, name)
+    }
+    everyday = updated(command, epochs=None, **{name: getattr(plain, name) for name in changes})
+    return source, resolve(everyday, settings, train, prog=PROG), updated(sparse, **changes)
 
 
 def _with_published(command: SparsifyCommand, start: TrainConfig) -> SparsifyCommand:

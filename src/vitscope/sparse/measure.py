@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 from collections.abc import Callable, Mapping
@@ -41,6 +42,9 @@ class Speed:
     ms_batch256: float
     speedup_batch1: float
     speedup_batch256: float
+    dense_ms_batch1: float
+    """The dense network's, in the same turns."""
+    dense_ms_batch256: float
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,10 @@ class Stopwatch:
 
     def __init__(self, path: Path, device: torch.device) -> None:
         self.path, self.device = path, device
-        self._known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        fields = {field.name for field in dataclasses.fields(Speed)}
+        # What an earlier version wrote is timed again.
+        self._known = {key: found for key, found in kept.items() if set(found["launched"]) == fields}
 
     def time(self, dense: ModelConfig, small: ModelConfig) -> Timing:
         key = json.dumps([str(self.device.type), to_dict(dense), to_dict(small)], sort_keys=True)
@@ -95,10 +102,11 @@ class Stopwatch:
         return Timing(launch, launched, None if launch == "eager" else self._speed(builds, like, "eager"))
 
     def _speed(self, builds: Builds, like: ModelConfig, launch: Launch) -> Speed:
-        (one, of_one), (many, of_many) = (self._turns(builds, like, launch, batch) for batch in (1, LARGE))
-        return Speed(one, many, of_one, of_many)
+        one, many = (self._turns(builds, like, launch, batch) for batch in (1, LARGE))
+        return Speed(*(number for pair_of in zip(one, many, strict=True) for number in pair_of))
 
-    def _turns(self, builds: Builds, like: ModelConfig, launch: Launch, batch: int) -> tuple[float, float]:
+    def _turns(self, builds: Builds, like: ModelConfig, launch: Launch, batch: int) -> tuple[float, float, float]:
+        """Milliseconds, the speed-up, and the dense network's milliseconds."""
         prepare_device(self.device)
         images, labels = make_batch(batch, pair(like.img_size), like.in_chans, like.num_classes, self.device)
         result = run_row(
@@ -118,8 +126,8 @@ class Stopwatch:
                 where=f"launched '{launch}', batch {batch}",
                 fix="--timing none leaves it out",
             )
-        ratio = paired_ratio(result.seconds["dense"], result.seconds["small"])
-        return 1e3 * summary(result.seconds["small"]).median, ratio.median
+        dense, small = result.seconds["dense"], result.seconds["small"]
+        return 1e3 * summary(small).median, paired_ratio(dense, small).median, 1e3 * summary(dense).median
 
 
 def best_launch(device: torch.device) -> Launch:

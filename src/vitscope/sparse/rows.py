@@ -43,6 +43,9 @@ class Row:
     """Dense network's time over this one's, median of rounds in turn. None for what is only masked; of
     2of4 it is the time on the sparse units of a GPU, None where there are none."""
     speedup_batch256: float | None = None
+    dense_ms_batch1: float | None = None
+    """The dense network's, in the same turns."""
+    dense_ms_batch256: float | None = None
     eager_ms_batch1: float | None = None
     """The same launched kernel by kernel, where `launch` is another."""
     eager_ms_batch256: float | None = None

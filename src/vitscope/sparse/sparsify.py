@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from vitscope.core.device import pick_device
 from vitscope.core.errors import EXIT_DONE, ConfigError, UsageError, expected
 from vitscope.core.files import write_json
 from vitscope.core.folder_lock import FolderLock
-from vitscope.core.run_layout import CONFIG, LOCK
+from vitscope.core.run_layout import LOCK, MODEL
 from vitscope.core.yaml import load_yaml, save_yaml
 from vitscope.sparse.config import SparseConfig
 from vitscope.sparse.controls import Controls
@@ -29,7 +30,8 @@ from vitscope.sparse.two_of_four import why_no_two_of_four
 from vitscope.train.config import TrainConfig
 from vitscope.train.signals import StopFlag
 
-SPARSE, SOURCE, ROUNDS, SPEED = "sparse.yaml", "source.json", "rounds.csv", "speed.json"
+SPARSE, TRAIN, SOURCE, ROUNDS, SPEED = "sparse.yaml", "train.yaml", "source.json", "rounds.csv", "speed.json"
+"""What an experiment's folder holds. Its settings of training are not called config.yaml, as it is no run."""
 DEVICE = "loop.device"
 """Where it is computed is no part of what is computed."""
 MAY_CHANGE = ("rounds", "seeds", "controls", "timing")
@@ -53,6 +55,16 @@ class Experiment:
     @property
     def table(self) -> Path:
         return self.folder / ROUNDS
+
+    @property
+    def model(self) -> Path:
+        """The network of the last round and the first seed: a model folder like any other."""
+        return self.folder / MODEL
+
+    @property
+    def run(self) -> Path:
+        """The run that network is of."""
+        return (self.folder / _last(self.rows).model).parent
 
 
 def sparsify(
@@ -99,6 +111,7 @@ def sparsify(
         except StoppedError as stopped:
             say(f"stopped; everything is saved in {folder}")
             return Experiment(folder, "stopped", stopped.exit_code, rows)
+        _put_model(folder, rows)
         write_report(folder, rows, settings=in_words(config, sparse, source), title=title or f"{sparse.algorithm}")
         return Experiment(folder, "finished", EXIT_DONE, rows)
 
@@ -121,6 +134,20 @@ def _rounds(trial: Trial, rows: list[Row], folder: Path, stopwatch: Stopwatch | 
             enter(row_of(trial, number, f"control:{name}", control, root=folder))
 
 
+def _last(rows: list[Row]) -> Row:
+    """Of the first seed, what the algorithm came to in the end."""
+    return [row for row in rows if row.seed == rows[0].seed and not row.is_control][-1]
+
+
+def _put_model(folder: Path, rows: list[Row]) -> None:
+    """A copy where verbs look for a model, all of it or nothing."""
+    hidden = folder / f".{MODEL}"
+    shutil.rmtree(hidden, ignore_errors=True)
+    shutil.copytree(folder / _last(rows).model, hidden)
+    shutil.rmtree(folder / MODEL, ignore_errors=True)
+    hidden.rename(folder / MODEL)
+
+
 def _is_timed(sparse: SparseConfig, stopwatch: Stopwatch | None) -> bool:
     """Whether the dense network has something beside it that is timed."""
     if sparse.algorithm == "2of4":
@@ -141,6 +168,19 @@ def in_words(config: TrainConfig, sparse: SparseConfig, source: str | None) -> d
     return shown | {key: str(value) for key, value in to_dict(sparse).items() if key not in ("epochs", "dense_epochs")}
 
 
+def kept_settings(folder: Path) -> tuple[TrainConfig, SparseConfig, str | None]:
+    """What an experiment was begun with: settings of training and of sparsity, and the network it began with."""
+    try:
+        source = json.loads((folder / SOURCE).read_text(encoding="utf-8"))["source"]
+    except (OSError, ValueError, KeyError) as error:
+        raise UsageError(
+            f"'{folder}' does not say what the experiment began with: {error}",
+            where="--resume",
+            fix="the same command as before, with --resume",
+        ) from error
+    return load_yaml(TrainConfig, folder / TRAIN), load_yaml(SparseConfig, folder / SPARSE), source
+
+
 def _open_folder(
     folder: Path, config: TrainConfig, sparse: SparseConfig, source: str | None, lock: FolderLock, *, resume: bool
 ) -> None:
@@ -155,7 +195,7 @@ def _open_folder(
             fix="go on with what is in it (--resume), or choose another --out",
         )
     # Whoever was killed while writing these has done nothing else yet.
-    goes_on = bool(there - {LOCK, SOURCE, CONFIG})
+    goes_on = bool(there - {LOCK, SOURCE, TRAIN})
     if goes_on and SPARSE not in there:
         raise UsageError(
             f"'{folder}' holds no experiment: there is no {SPARSE} in it", where="--resume", fix="choose another --out"
@@ -165,13 +205,13 @@ def _open_folder(
     if goes_on:
         _refuse_changes(folder, config, sparse, source)
     write_json(folder / SOURCE, {"source": _whole(source)})
-    save_yaml(config, folder / CONFIG)
+    save_yaml(config, folder / TRAIN)
     save_yaml(sparse, folder / SPARSE)  # the last: it says that there is an experiment
 
 
 def _refuse_changes(folder: Path, config: TrainConfig, sparse: SparseConfig, source: str | None) -> None:
     kept, now = to_dict(load_yaml(SparseConfig, folder / SPARSE)), to_dict(sparse)
-    before, after = (dict(_flat(to_dict(one))) for one in (load_yaml(TrainConfig, folder / CONFIG), config))
+    before, after = (dict(_flat(to_dict(one))) for one in (load_yaml(TrainConfig, folder / TRAIN), config))
     other = [f"{key} ({kept[key]} -> {now[key]})" for key in now if key not in MAY_CHANGE and kept[key] != now[key]]
     other += [
         f"{key} ({before.get(key)} -> {after.get(key)})"
@@ -187,7 +227,7 @@ def _refuse_changes(folder: Path, config: TrainConfig, sparse: SparseConfig, sou
         raise ConfigError(
             f"an experiment cannot go on with other settings: {', '.join(other)}",
             where="--resume",
-            fix=f"leave them as they were ({folder / SPARSE}, {folder / CONFIG}), or begin another with --out",
+            fix=f"leave them as they were ({folder / SPARSE}, {folder / TRAIN}), or begin another with --out",
         )
 
 

@@ -47,7 +47,8 @@ def row_of(
     if stopwatch is not None and outcome.masks is None:
         speed = _of_speed(stopwatch.time(dense.config, config))
         # Beside itself the dense network is as fast as itself; what is measured of that is noise.
-        facts |= {key: value for key, value in speed.items() if network != DENSE or "speedup" not in key}
+        of_both = ("speedup", "dense_ms")
+        facts |= {key: v for key, v in speed.items() if network != DENSE or not any(part in key for part in of_both)}
     elif stopwatch is not None and network == TWO_OF_FOUR:
         facts |= _of_two_of_four(trial, stopwatch, config)
     return Row(
@@ -89,6 +90,8 @@ def _of_speed(timing: Timing) -> dict[str, Any]:
         "latency_ms_batch256": speed.ms_batch256,
         "speedup_batch1": speed.speedup_batch1,
         "speedup_batch256": speed.speedup_batch256,
+        "dense_ms_batch1": speed.dense_ms_batch1,
+        "dense_ms_batch256": speed.dense_ms_batch256,
     }
     if eager is not None:
         found |= {

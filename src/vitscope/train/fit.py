@@ -208,7 +208,8 @@ def fit(
         is_saved = work.saved_step == work.step
         newest = "no checkpoint" if work.saved_step is None else f"the newest checkpoint is of step {work.saved_step}"
         kept = "everything is saved" if is_saved else newest
-        say(work, f"stopped by {stop.cause} after step {work.step}; {kept}")
+        how = "paused, as planned," if stop.is_paused else f"stopped by {stop.cause}"
+        say(work, f"{how} after step {work.step}; {kept}")
         return Run(run, "stopped", stop.exit_code if is_saved else EXIT_FAILED)
 
 

@@ -132,11 +132,15 @@ def _speed(launch: str, networks: Sequence[Network], prefix: str) -> Table:
         field = f"{prefix}ms_batch{batch}" if prefix else f"latency_ms_batch{batch}"
         timed = _column(f"ms, batch {batch}", networks, field, _mean(milliseconds))
         ratios = _column("speed-up", networks, f"{prefix}speedup_batch{batch}", _with_range(times, "{:.2f}".format))
+        beside = _column("dense beside it", networks, f"dense_ms_batch{batch}", _mean(milliseconds))
         if not (timed.is_empty and ratios.is_empty):
-            columns += [timed, _against_dense(networks, timed, ratios)]
+            columns += [timed, *([] if prefix else [beside]), _against_dense(networks, timed, ratios)]
     note = ""
     if not prefix:
-        note = "Milliseconds are medians; a speed-up is against the dense network, timed in turns."
+        note = (
+            "Milliseconds are medians. Each network took turns with the dense one, whose time stands beside it; the "
+            "speed-up is the median of the turns' ratios."
+        )
     if any(one.is_masked for one in networks):
         note = f"{note} What has no speed-up is {MASKED_MEANS}.".strip()
     return _table(f"Speed ({launch})", networks, columns, note)

@@ -17,6 +17,8 @@ from vitscope.sparse.rows import DENSE, Row
 
 Word = Literal["better", "worse", "cannot tell"]
 CONFIDENCE = 0.95
+Z = 1.96
+"""Of a normal distribution, 95 % lie within so many deviations."""
 SAME = 1e-9
 """Differences closer than this differ by rounding only."""
 
@@ -46,6 +48,8 @@ class Verdict:
     interval: tuple[float, float] | None
     """95 % for the mean difference."""
     word: Word
+    pictures: int | None = None
+    """How many test pictures a network was judged by."""
 
     def in_words(self) -> str:
         return " ".join(_sentences(self))
@@ -73,6 +77,7 @@ def verdict(algorithm: Network, other: Network) -> Verdict:
         spread=found.deviation if found else None,
         interval=interval,
         word=_word(interval),
+        pictures=next((row.test_count for row in algorithm.rows if column == "test_accuracy"), None),
     )
 
 
@@ -121,7 +126,10 @@ def _sentences(it: Verdict) -> list[str]:
         f"{_points(it.mean)} points"
     )
     if it.interval is None:
-        said = [start, f"{compared}. One seed ({it.seeds[0]}) has no spread: this may be chance."]
+        said = [
+            start,
+            f"{compared}. {_by_pictures(it)}One seed ({it.seeds[0]}) has no spread: others may differ.",
+        ]
     elif it.interval[1] - it.interval[0] < SAME:
         said = [start, f"{compared} with each of {len(it.seeds)} seeds: too alike to know how far seeds differ."]
     else:
@@ -134,6 +142,18 @@ def _sentences(it: Verdict) -> list[str]:
         seeds = ", ".join(map(str, it.left_out))
         said.append(f"Left out, as one of the two has no such accuracy: seed{'s' * (len(it.left_out) > 1)} {seeds}.")
     return said
+
+
+def _by_pictures(it: Verdict) -> str:
+    """Whether these two networks differ, whatever others would: by the pictures alone, as if each had its own, which
+    is the wider interval."""
+    if it.pictures is None or it.mean is None or it.accuracy is None or it.other_accuracy is None:
+        return ""
+    spread = sum(share * (1 - share) for share in (it.accuracy, it.other_accuracy)) / it.pictures
+    half = Z * math.sqrt(spread)
+    low, high = _points(it.mean - half), _points(it.mean + half)
+    chance = "more than" if abs(it.mean) > half else "within"
+    return f"Of these two networks that is {chance} the chance of {it.pictures:,} pictures ({low} to {high}). "
 
 
 def _points(difference: float) -> str:
