@@ -88,7 +88,10 @@ def _next_command(dataset: Dataset, suggestions: Suggestions, advice: Advice) ->
     words += _flags("model", chosen, preset, ("img_size", "patch_size", "in_chans"))
     words += ["--augment", suggestions.strength]
     words += _flags("augment", to_dict(suggestions.augment), to_dict(usual), ("flip",))
-    words += _flags("data", data, plain, ("image_column", "label_column", "split_seed"))
+    images = len(dataset.splits[TRAIN])
+    if 0 < images < plain["batch_size"]:  # an epoch has whole batches only
+        data["batch_size"] = 2 ** (images.bit_length() - 1)
+    words += _flags("data", data, plain, ("image_column", "label_column", "split_seed", "batch_size"))
     return shlex.join(words)
 
 

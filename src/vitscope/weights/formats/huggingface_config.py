@@ -198,7 +198,7 @@ def class_for(config: ModelConfig, *, where: str) -> TheirClass:
         raise ConfigError(
             f"Hugging Face's {chosen.name} cannot hold this model: {'; '.join(reasons)}",
             where=where,
-            fix="save it in timm's format, which holds more, or in our own, which holds everything",
+            fix="save it in timm's format, which holds more (--to timm), or in our own, which holds everything",
         )
     return chosen
 
