@@ -194,10 +194,10 @@ def test_a_limit_is_said_and_the_next_command_works(here: Path, capsys: pytest.C
 
 
 def test_the_next_command_has_a_batch_that_fits(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(["shapes:size=16,count=40", "--sheet", "none"], capsys)
+    code, out, _ = run(["shapes:size=16,count=100", "--sheet", "none"], capsys)
     assert code == 0
     typed = shlex.split(out.strip().splitlines()[-1].removeprefix("next: vitscope "))
-    assert typed[typed.index("--data.batch-size") + 1] == "16", "of 27 pictures to train on"
+    assert typed[typed.index("--data.batch-size") + 1] == "64", "of 68 pictures to train on"
 
 
 def test_the_next_command_holds_what_was_found_and_asked_for(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
