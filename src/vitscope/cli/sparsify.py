@@ -19,12 +19,11 @@ from vitscope.core.run_layout import CONFIG, MODEL, RUNS, is_run_folder
 from vitscope.core.strict_json import encode
 from vitscope.core.suggest import did_you_mean
 from vitscope.recipes import RECIPES
-from vitscope.sparse.config import SparseConfig
+from vitscope.sparse.config import SEED, SPARSE, SparseConfig
 from vitscope.train.config import TrainConfig
 from vitscope.train.config.read import read_train_config
 
 PROG = "vitscope sparsify"
-SEED, SPARSE = "{seed}", "sparse.yaml"
 
 
 @config

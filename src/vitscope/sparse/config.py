@@ -10,7 +10,10 @@ from vitscope.core.suggest import did_you_mean
 
 Algorithm = Literal["rsst", "refill", "imp", "oneshot", "2of4"]
 KIND_NAMES = ("heads", "neurons", "channels")
-CRITERION_NAMES = ("remain", "magnitude", "l1", "l2", "saliency", "random")
+SPARSE = "sparse.yaml"
+"""Where an experiment's folder holds these settings: what tells such a folder."""
+SEED = "{seed}"
+"""In the name of what rounds begin with: each seed begins with a network of its own."""
 CONTROLS = ("dense", "random", "reinit", "oneshot")
 """dense: nothing removed, trained again for as long. random: as much removed, by lot. reinit: the same network from new
 weights. oneshot: the smallest removed at once, then trained."""

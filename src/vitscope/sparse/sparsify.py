@@ -17,7 +17,7 @@ from vitscope.core.files import write_json
 from vitscope.core.folder_lock import FolderLock
 from vitscope.core.run_layout import LOCK, MODEL
 from vitscope.core.yaml import load_yaml, save_yaml
-from vitscope.sparse.config import SparseConfig
+from vitscope.sparse.config import SEED, SPARSE, SparseConfig
 from vitscope.sparse.controls import Controls
 from vitscope.sparse.ground import Ground, StoppedError
 from vitscope.sparse.measure import Stopwatch
@@ -30,14 +30,12 @@ from vitscope.sparse.two_of_four import why_no_two_of_four
 from vitscope.train.config import TrainConfig
 from vitscope.train.signals import StopFlag
 
-SPARSE, TRAIN, SOURCE, ROUNDS, SPEED = "sparse.yaml", "train.yaml", "source.json", "rounds.csv", "speed.json"
-"""What an experiment's folder holds. Its settings of training are not called config.yaml, as it is no run."""
+TRAIN, SOURCE, ROUNDS, SPEED = "train.yaml", "source.json", "rounds.csv", "speed.json"
+"""What an experiment's folder holds beside `SPARSE`. There is no config.yaml in it, as it is no run."""
 DEVICE = "loop.device"
 """Where it is computed is no part of what is computed."""
 MAY_CHANGE = ("rounds", "seeds", "controls", "timing")
 """On resuming: more of the same, or measured otherwise. All else would make it another experiment."""
-SEED = "{seed}"
-"""In a source: each seed begins with a network of its own."""
 
 log = logging.getLogger("vitscope")
 
