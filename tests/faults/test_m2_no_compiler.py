@@ -94,7 +94,7 @@ def test_attention_goes_on_without_kernels_of_ours(place: Path, monkeypatch: pyt
         fit(config("eager"), out=place / "usual", quiet=True)
         monkeypatch.setattr(layers, "short_kernels", SimpleNamespace(forward=kernel, backward=kernel), raising=False)
         monkeypatch.setattr(short_attention, "can_take", lambda qkv, heads: True)
-        monkeypatch.setattr(short_attention, "_why_not", {})
+        monkeypatch.setattr(short_attention.PROOF, "why_not", {})
         run = fit(config("eager"), out=place / "no kernels", quiet=True)
     assert run.state == "finished"
     log = (place / "no kernels" / "train.log").read_text()

@@ -76,7 +76,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     kernels = SimpleNamespace(forward=fails("forward"), backward=fails("backward"))
     monkeypatch.setattr(layers, "short_kernels", kernels, raising=False)
     monkeypatch.setattr(short, "can_take", lambda qkv, heads: True)
-    monkeypatch.setattr(short, "_why_not", {})
+    monkeypatch.setattr(short.PROOF, "why_not", {})
     return asked
 
 
@@ -110,7 +110,7 @@ def test_what_was_compiled_before_it_was_tried_goes_on_too(asked: list[str]) -> 
     layer, x = Attention(64, 2, 32).double(), torch.randn(3, 17, 64, dtype=torch.float64)
     wanted = gradients(layer, x, layer)
     asked.clear()
-    short._why_not.clear()
+    short.PROOF.why_not.clear()
     traced: list[str] = []
 
     def backend(graph: torch.fx.GraphModule, inputs: list[Tensor]) -> Any:
@@ -141,7 +141,7 @@ def test_nothing_is_tried_while_a_cuda_graph_is_recorded(asked: list[str], monke
     with FakeTensorMode():
         assert not short._runs("forward", torch.empty(2, 17, 3 * 64, device="cuda", dtype=torch.half), 2)
     assert asked == []
-    assert short._why_not == {}
+    assert short.PROOF.why_not == {}
 
 
 def test_short_memory_says_nothing_about_a_kernel(asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,14 +151,14 @@ def test_short_memory_says_nothing_about_a_kernel(asked: list[str], monkeypatch:
     monkeypatch.setattr(layers.short_kernels, "forward", full)  # pyright: ignore[reportAttributeAccessIssue]
     with pytest.raises(torch.OutOfMemoryError):
         is_short(torch.zeros(2, 17, 3 * 64), 2)
-    assert short._why_not == {}
+    assert short.PROOF.why_not == {}
 
 
 def test_a_tensor_without_values_proves_nothing(asked: list[str]) -> None:
     with FakeTensorMode():
         assert is_short(torch.empty(2, 17, 3 * 64), 2)
     assert asked == []
-    assert short._why_not == {}
+    assert short.PROOF.why_not == {}
 
 
 def test_what_is_exported_has_no_operator_of_ours(asked: list[str]) -> None:

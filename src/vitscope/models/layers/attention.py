@@ -42,16 +42,17 @@ class Attention(nn.Module):
         self.proj_drop = nn.Dropout(proj_drop)
 
     def forward(self, x: Tensor, rope: tuple[Tensor, Tensor] | None = None) -> Tensor:
-        qkv = self.qkv(x)
+        return self.proj_drop(self.proj(self.mix(self.qkv(x), rope)))
+
+    def mix(self, qkv: Tensor, rope: tuple[Tensor, Tensor] | None = None) -> Tensor:
+        """What attention gives of all q, all k and all v: (B, N, 3 h d) -> (B, N, h d)."""
         drop = self.attn_drop if self.training else 0.0
         plain = drop == 0.0 and self.relative is None and rope is None and isinstance(self.q_norm, nn.Identity)
         if plain and is_short(qkv, self.num_heads):
-            mixed = short_attention(qkv, self.num_heads)
-        else:
-            q, k, v = self._heads(qkv, rope)
-            mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=self._bias(q), dropout_p=drop)
-            mixed = mixed.transpose(1, 2).flatten(2)
-        return self.proj_drop(self.proj(mixed))
+            return short_attention(qkv, self.num_heads)
+        q, k, v = self._heads(qkv, rope)
+        mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=self._bias(q), dropout_p=drop)
+        return mixed.transpose(1, 2).flatten(2)
 
     def weights(self, x: Tensor, rope: tuple[Tensor, Tensor] | None = None) -> Tensor:
         """The true attention weights (B, h, N, N), by the plain formula. Fused kernels never show them.

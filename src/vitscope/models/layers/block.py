@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from vitscope.models.layers.attention import Attention
 from vitscope.models.layers.drop import DropPath
 from vitscope.models.layers.empty import EmptyAttention, EmptyMlp
+from vitscope.models.layers.narrow_block import is_narrow, narrow_block
 from vitscope.models.layers.scale import LayerScale
 
 
@@ -41,6 +42,8 @@ class Block(nn.Module):
         self.drop_path2 = DropPath(drop_path)
 
     def forward(self, x: Tensor, rope: tuple[Tensor, Tensor] | None = None) -> Tensor:
+        if is_narrow(self, x):
+            return narrow_block(self, x, rope)
         if self.norm_order == "pre":
             x = x + self.drop_path1(self.ls1(self.attn(self.norm1(x), rope)))
             return x + self.drop_path2(self.ls2(self.mlp(self.norm2(x))))

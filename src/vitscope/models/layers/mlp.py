@@ -30,6 +30,7 @@ class Mlp(nn.Module):
     def __init__(self, dim: int, neurons: int, *, act: str = "gelu", drop: float = 0.0) -> None:
         super().__init__()
         self.fc1 = nn.Linear(dim, neurons)
+        self.act_name = act
         self.act = ACTIVATIONS[act]
         self.drop = nn.Dropout(drop)
         self.fc2 = nn.Linear(neurons, dim)

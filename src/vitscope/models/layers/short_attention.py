@@ -3,14 +3,11 @@
 B batch, N tokens, h heads, d numbers per head. Recomputing the softmax is FlashAttention's idea (Dao et al. 2022,
 arXiv 2205.14135); with N this small all keys of a head fit into one thread block, and nothing else need be kept.
 
-Triton compiles when a kernel first runs, and that fails on machines without a C compiler or Python's headers, or where
-a card has too little room. So each pass is proved once for its sizes, by running it. What fails goes PyTorch's way.
+Each pass is proved once for its sizes, by running it (`kernel_proof.py`). What fails goes PyTorch's way.
 """
 
 from __future__ import annotations
 
-import logging
-from importlib.util import find_spec
 from typing import Any, Literal
 
 import torch
@@ -18,8 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vitscope.core.errors import InputError, expected
+from vitscope.models.layers.kernel_proof import HAS_TRITON, Proof, cannot_try, is_exported
 
-HAS_TRITON = find_spec("triton") is not None
 HEAD_DIMS = (32, 64)
 DTYPES = (torch.bfloat16, torch.float16)
 MOST_TOKENS = 256
@@ -27,14 +24,12 @@ ALWAYS, FULL = 128, 256
 """Tokens up to which it is faster in every case; pictures times heads from which it trains faster beyond."""
 
 Pass = Literal["forward", "backward"]
-log = logging.getLogger("vitscope")
+PROOF = Proof("attention over few tokens")
 
 
 def is_short(qkv: Tensor, num_heads: int) -> bool:
     """Whether `short_attention` is the way to go: it can take it, is faster, and runs here."""
-    if torch.compiler.is_exporting() and not torch.compiler.is_dynamo_compiling():
-        # What is exported runs where nobody knows our operator. The second question: torch.compile answers the first
-        # one with yes too (torch 2.11). So torch.export(strict=True), which traces as torch.compile does, is not seen.
+    if is_exported():
         return False
     return can_take(qkv, num_heads) and is_faster(qkv, num_heads) and works(qkv, num_heads)
 
@@ -53,9 +48,9 @@ def is_faster(qkv: Tensor, num_heads: int) -> bool:
 
 
 def works(qkv: Tensor, num_heads: int) -> bool:
-    """Whether the kernels this needs run here; tried at the first question. While torch.compile traces, and of a tensor
-    without values, nothing can be tried: the answer is yes, and the operators ask anew when they run."""
-    if torch.compiler.is_compiling() or type(qkv) is not Tensor:
+    """Whether the kernels this needs run here; tried at the first question. Where nothing can be tried the answer is
+    yes, and the operators ask anew when they run."""
+    if cannot_try(qkv):
         return True
     return _runs("forward", qkv, num_heads) and (not _trains(qkv) or _runs("backward", qkv, num_heads))
 
@@ -70,7 +65,8 @@ def short_attention(qkv: Tensor, num_heads: int) -> Tensor:
             where="short_attention",
             fix="ask `is_short` first; torch's scaled_dot_product_attention takes any size",
         )
-    return _attend(qkv, num_heads)
+    # An operator is for compilers and gradients: called plainly it would cost more than the kernel itself.
+    return _attend(qkv, num_heads) if cannot_try(qkv) or _trains(qkv) else _attend_now(qkv, num_heads)
 
 
 def _fits(qkv: Tensor, num_heads: int) -> bool:
@@ -92,53 +88,34 @@ def _trains(qkv: Tensor) -> bool:
     return torch.is_grad_enabled() and qkv.requires_grad
 
 
-# --- proof ----------------------------------------------------------------------------------------------------------
-
-_why_not: dict[tuple[Any, ...], str | None] = {}
-"""Pass, device, dtype and sizes -> why it does not run there, or None where it does."""
-
-
 def _runs(which: Pass, qkv: Tensor, num_heads: int) -> bool:
-    key = which, qkv.device, qkv.dtype, *qkv.shape[1:], num_heads
-    if key not in _why_not:
-        if qkv.is_cuda and torch.cuda.is_current_stream_capturing():
-            return False  # a CUDA graph would record the attempt; whoever warms up first never comes here
-        why = _attempt(which, qkv, num_heads)
-        if why is not None and not any(_why_not.values()):
-            log.warning("attention over few tokens goes PyTorch's way: our kernels do not run here (%s)", why)
-        _why_not[key] = why
-    return _why_not[key] is None
+    n, width = qkv.shape[1:]
 
-
-def _attempt(which: Pass, like: Tensor, num_heads: int) -> str | None:
-    """The kernel for these sizes on one image: compiled as the real call will need it, so nothing is done twice."""
-    n, width = like.shape[1:]
-    try:
+    def attempt() -> None:
         from vitscope.models.layers import short_kernels
 
-        qkv = torch.zeros((1, n, width), device=like.device, dtype=like.dtype)
+        one = torch.zeros((1, n, width), device=qkv.device, dtype=qkv.dtype)
         if which == "forward":
-            short_kernels.forward(qkv, num_heads)
+            short_kernels.forward(one, num_heads)
         else:
-            short_kernels.backward(qkv, qkv.new_zeros(1, n, width // 3), num_heads)
-    except torch.OutOfMemoryError:
-        raise  # says nothing about the kernel
-    except Exception as error:
-        return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"[:200]
-    return None
+            short_kernels.backward(one, one.new_zeros(1, n, width // 3), num_heads)
+
+    return PROOF.runs((which, n, width, num_heads), qkv, attempt)
 
 
 # --- operators of their own, so that torch.compile takes them as they are ---------------------------------------------
 
 
-@torch.library.custom_op("vitscope::short_attention", mutates_args=())
-def _attend(qkv: Tensor, num_heads: int) -> Tensor:
+def _attend_now(qkv: Tensor, num_heads: int) -> Tensor:
     if not _runs("forward", qkv, num_heads):
         q, k, v = _parts(qkv, num_heads)
         return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2).contiguous()
     from vitscope.models.layers import short_kernels
 
     return short_kernels.forward(qkv.contiguous(), num_heads)
+
+
+_attend = torch.library.custom_op("vitscope::short_attention", _attend_now, mutates_args=())
 
 
 @torch.library.custom_op("vitscope::short_attention_backward", mutates_args=())
