@@ -19,6 +19,7 @@ from sparse.tiny_experiments import (
     dense_run,
     experiment,
     kill,
+    logged,
     row_of,
     settings,
     weights_in,
@@ -26,8 +27,10 @@ from sparse.tiny_experiments import (
 from train.tiny_runs import differing
 from vitscope.core.errors import ConfigError, UsageError
 from vitscope.core.folder_lock import FolderLock
+from vitscope.core.yaml import load_yaml
 from vitscope.sparse.config import SparseConfig
 from vitscope.sparse.rewind import RewindPoint
+from vitscope.train.config import TrainConfig
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +72,36 @@ def test_each_seed_has_its_own(tmp_path: Path, dense: str) -> None:
     first, second = (weights_in(done.folder / row_of(done, "oneshot", seed=seed).model) for seed in (0, 1))
     assert first["head.weight"].shape == second["head.weight"].shape
     assert not torch.equal(first["head.weight"], second["head.weight"])
+
+
+def test_the_dense_network_teaches_rounds_and_controls_where_it_shall(tmp_path: Path) -> None:
+    """Each seed's own, and never itself while it is trained; all of it begins with the very same weights."""
+    taught = experiment(tmp_path / "x", rate=0.4, teach=0.75, controls="oneshot", rounds=2, seeds=2)
+    alone = experiment(tmp_path / "y", rate=0.4, controls="oneshot", rounds=2, seeds=2)
+    for seed in (0, 1):
+        place = taught.folder / f"seed-{seed}"
+        configs = {path.parent: load_yaml(TrainConfig, path) for path in place.rglob("run/config.yaml")}
+        names = {str(run.relative_to(place)) for run in configs}
+        assert {
+            "dense/run",
+            "round-2/rsst/growing/run",
+            "round-2/rsst/small/run",
+            "round-1/control-oneshot/run",
+        } <= names
+        own = taught.folder / row_of(taught, "dense", seed=seed).model
+        for run, config in configs.items():
+            if run == place / "dense" / "run":
+                assert config.loss.teacher is None
+            else:
+                assert Path(config.loss.teacher or "").samefile(own)
+                assert config.loss.distill_share == 0.75
+        step = STEPS_PER_EPOCH
+        with_teacher, without = (
+            logged(done.folder / f"seed-{seed}/round-1/rsst/growing/run", "train/loss")[step]
+            for done in (taught, alone)
+        )
+        assert with_teacher != without
+        assert differing(weights_in(own), weights_in(alone.folder / row_of(alone, "dense", seed=seed).model)) == set()
 
 
 def test_seeds_without_networks_of_their_own_are_warned_of(
@@ -191,6 +224,7 @@ def test_what_cannot_be_done_leaves_no_folder(given: dict[str, Any], words: str,
         {"rounds": 0},
         {"seeds": 0},
         {"fillback": 1.1},
+        {"teach": -0.1},
         {"growth_share": 1.0},
         {"reg": 0.0},
         {"exp": float("inf")},

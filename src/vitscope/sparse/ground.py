@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -66,6 +66,14 @@ class Ground:
             self.sparse.rewind,
             fix="an earlier epoch, or more --dense-epochs",
         )
+
+    def taught_by(self, dense: Path) -> Ground:
+        """The same, but networks trained on it also learn what the dense one says of their pictures, where they are
+        to; the recipe's own teacher is not asked any more then."""
+        if not self.sparse.teach:
+            return self
+        loss = updated(self.config.loss, teacher=str(dense), distill_share=self.sparse.teach)
+        return replace(self, config=updated(self.config, loss=loss))
 
     @cached_property
     def bench(self) -> Bench:

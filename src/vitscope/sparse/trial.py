@@ -71,7 +71,7 @@ def begin_trial(ground: Ground, source: str | None) -> Trial:
             RewindPoint.of(ground.load(dense.model)).save(rewind)
     else:
         dense = once(folder, lambda: _trained(ground, folder, rewind))
-    trial = Trial(ground, dense, RewindPoint.load(rewind))
+    trial = Trial(ground.taught_by(dense.model), dense, RewindPoint.load(rewind))
     _refuse_other_units(trial)
     return trial
 
