@@ -82,6 +82,16 @@ def test_dense_begins_where_the_algorithm_does(rsst: Experiment, imp: Experiment
         assert (row.weights_removed, row.params) == (0.0, row_of(done, "dense").params)
 
 
+def test_where_rounds_rewind_one_dense_network_is_held_against_all(tmp_path: Path, rsst: Experiment) -> None:
+    done = experiment(tmp_path / "x", algorithm="imp", rounds=2, controls="dense")
+    first, second = (row_of(done, "control:dense", number) for number in (1, 2))
+    assert (second.round, second.model, second.test_accuracy) == (2, first.model, first.test_accuracy)
+    assert not place(done, "control-dense", 2).exists()
+    longer, longest = (row_of(rsst, "control:dense", number) for number in (1, 2))
+    assert longer.epochs < longest.epochs, "rsst goes on, and its dense network trains longer every round"
+    assert longer.model != longest.model
+
+
 def test_by_lot_as_much_goes_and_something_else(rsst: Experiment, imp: Experiment, refill: Experiment) -> None:
     for done, name, rounds in ((rsst, "rsst", 2), (refill, "refill", 1)):
         for number in range(1, rounds + 1):

@@ -37,8 +37,10 @@ class Controls:
             yield name, getattr(self, f"_{name}")(number, found)
 
     def _dense(self, number: int, found: Outcome) -> Outcome:
-        """Nothing removed, trained for as long from the same weights."""
-        trial, folder = self.trial, self.trial.round_folder(number, "control-dense")
+        """Nothing removed, trained for as long from the same weights. Where rounds rewind these are the same in every
+        round, and so is the network: it is trained once."""
+        trial = self.trial
+        folder = trial.round_folder(1 if found.rewind_hash is not None else number, "control-dense")
 
         def work() -> Outcome:
             trial.ground.say(f"round {number}, control dense: {found.epochs} epochs")
