@@ -19,6 +19,7 @@ from vitscope.models.layers.attention import Attention
 from vitscope.models.layers.short_attention import ALWAYS, is_short, short_attention
 
 SHAPES = [(3, 1, 1, 64), (3, 17, 3, 32), (2, 50, 12, 64), (33, 65, 3, 64), (4, 96, 2, 64), (3, 128, 6, 64)]
+SHAPES += [(128, 16, 8, 32), (3, 64, 4, 32)]  # the guide's models have patches alone: 16 of them
 SHAPES += [(2, 144, 2, 64), (5, 197, 12, 64), (3, 197, 3, 32), (2, 256, 3, 64)]
 
 
