@@ -1,4 +1,4 @@
-"""Does the answer hang on what a map marks? Toy models whose answer hangs on known patches know."""
+"""Does the answer hang on what a map marks? Toy models whose answer depends on known patches know."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GRID = (8, 8)
 PATCH = 4
 WANTED = np.zeros(GRID, bool)
 WANTED[2:5, 3:6] = True
-"""The patches the toy's answer hangs on."""
+"""The patches the toy's answer depends on."""
 
 
 def toy(images: Tensor) -> Tensor:
@@ -146,7 +146,7 @@ class Quadrant(torch.nn.Module):
 
 
 def test_explain_judges_by_the_class_it_explains(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The whole way: a predictor whose answer hangs on a quarter of the picture, and a map that marks it or not."""
+    """The whole way: a predictor whose answer depends on a quarter of the picture, and a map that marks it or not."""
     asked = predictor(num_classes=2)
     answer = Quadrant()
     monkeypatch.setattr(asked.model, "forward", answer.forward)

@@ -27,7 +27,7 @@ PROG = "vitscope explain"
 
 @config
 class ExplainCommand:
-    """Show where a model looks in a picture, and test whether its answer hangs on what the map marks.
+    """Show where a model looks in a picture, and test whether its answer depends on what the map marks.
 
     MODEL is a run, a model folder (vitscope's, timm's, Hugging Face's) or a name on the hub. A ViT, DeiT or DINOv2
     gets a map; a Swin, CNN or ResNet, which has no attention over the whole picture, its filters and feature maps.

@@ -48,7 +48,7 @@ def _predicted(told: Prediction | None) -> str:
 
 def _verdict(verdict: str) -> str:
     if verdict == "better than chance":
-        return "the map is better than chance: the answer hangs on what it marks more than on other places"
+        return "the map is better than chance: the answer depends on what it marks more than on other places"
     if verdict == "worse than chance":
         return "the map is worse than chance: the answer hangs less on what it marks than on other places"
     return "cannot tell whether the map is better than chance: do not read much into it"

@@ -25,7 +25,7 @@ VERBS = {
     "eval": "measure a trained model: accuracy with its interval, per class, what is taken for what",
     "predict": "say what pictures show: one, a folder or a pattern, with how sure the model is",
     "features": "take what a model makes of pictures: to a file, to find like ones, to judge it by, as a map",
-    "explain": "show where a model looks in a picture, and test whether its answer hangs on that",
+    "explain": "show where a model looks in a picture, and test whether its answer depends on that",
     "bench": "time a model: beside timm and transformers, in smaller numbers, compiled; which way is fastest here",
     "convert": "write weights from anywhere in another format, with proof of what became of every tensor",
     "export": "write a model as one file other programs run, ONNX or .pt2, after comparing its answers",

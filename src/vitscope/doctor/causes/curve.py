@@ -93,7 +93,7 @@ CURVE_CAUSES: tuple[Cause, ...] = (
     ),
     Cause(
         name="loss_diverged",
-        title=Text("The loss was lost", "损失发散"),
+        title=Text("The loss diverged", "损失发散"),
         evidence=Text(
             "From epoch {began:g} on it is not finite, far above where it began, or back there (highest learning rate "
             "{lr:.2g}).",
@@ -108,7 +108,7 @@ CURVE_CAUSES: tuple[Cause, ...] = (
     ),
     Cause(
         name="loss_diverged",
-        title=Text("The loss was lost", "损失发散"),
+        title=Text("The loss diverged", "损失发散"),
         evidence=Text(
             "Training gave up at step {step}, at a learning rate of {lr:.2g}: steps went wrong again and again.",
             "训练在第 {step} 步放弃，当时学习率为 {lr:.2g}：训练步反复出错。",

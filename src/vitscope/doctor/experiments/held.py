@@ -41,7 +41,7 @@ class Run:
 
     lr: float
     losses: tuple[float, ...]
-    """Before each step. Ends where the loss was lost."""
+    """Before each step. Ends where the loss diverged."""
     batches: int
     """Of the pool: losses that far apart are of the same pictures."""
     moves: tuple[float, ...] = ()
@@ -60,7 +60,7 @@ class Run:
 
     @property
     def end(self) -> float:
-        """Where it has come to: the middle of the last third of the passes; infinite where the loss was lost."""
+        """Where it has come to: the middle of the last third of the passes; infinite where the loss diverged."""
         if self.is_lost:
             return math.inf
         if not self.passes:

@@ -1,10 +1,10 @@
-"""Is what a map marks what the answer hangs on? Patches are taken away in the map's order, and put back in it.
+"""Is what a map marks what the answer depends on? Patches are taken away in the map's order, and put back in it.
 
 Deletion and insertion as in Petsiuk et al. 2018 (RISE, arXiv 1806.07421), patch by patch; a patch that is gone has the
 picture's mean colour. Score: the area under the insertion curve less that under the deletion curve, from -1 to 1.
 
 Chance is the same map put somewhere else at random: as many patches, just as clumped. Patches strewn at random can be
-too easy an opponent: where an answer hangs on one region, smooth maps that know nothing beat all 19 draws of them in
+too easy an opponent: where an answer depends on one region, smooth maps that know nothing beat all 19 draws of them in
 29 % of cases, and 19 moved maps in 10 % (5 % is meant; 200 maps on the toy of the tests). Their score is told beside.
 """
 
