@@ -95,10 +95,11 @@ def _run(kernel: triton.JITFunction, tensors: tuple[Tensor, ...], eps: float, si
         )
 
 
-# The width lies in two tiles, WIDE and MORE (which may be 0): a tile's sides are powers of two, and 192 is none.
+# The width lies in two tiles, WIDE and MORE (which may be 0): a tile's sides are powers of two, and 192 is none. One
+# kernel serves any number of rows: what was proved with one is what runs with many.
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def _begin_kernel(
     x,
     gain,
@@ -135,7 +136,7 @@ def _begin_kernel(
         tl.store(place, y.to(out.dtype.element_ty), mask=(row < rows) & (at[None, :] < OUTPUTS))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def _end_kernel(
     x,
     mixed,
