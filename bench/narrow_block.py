@@ -200,24 +200,12 @@ def forwards(batch: int, launch: str) -> tuple[dict[str, Call], Tensor]:
                     with layer_by_layer():
                         said.append(run(images))
                         said.append(network(name).double().forward(images.double()))
-            if launch == "eager":
 
-                def eagerly(run: Callable[[Tensor], Tensor] = run, plain: bool = way != "ours") -> None:
-                    with torch.inference_mode():
-                        if plain:
-                            with layer_by_layer():
-                                run(images)
-                        else:
-                            run(images)
+            def replay(run: Callable[[Tensor], Tensor] = run) -> None:
+                with torch.inference_mode():
+                    run(images)
 
-                calls[f"{name}: {way}"] = eagerly
-            else:
-
-                def replay(run: Callable[[Tensor], Tensor] = run) -> None:
-                    with torch.inference_mode():
-                        run(images)
-
-                calls[f"{name}: {way}"] = replay
+            calls[f"{name}: {way}"] = replay
         mine, theirs = off(said[0], said[2]), off(said[1], said[2])
         print(f"{name}, batch {batch}, {launch}: off float64 {mine:.1e}; layer by layer {theirs:.1e}", flush=True)
     return calls, images
@@ -296,8 +284,8 @@ def main() -> None:
     heads = ["network", "batch", "launch", "layer by layer, ms", "ours, ms", "layer by layer / ours"]
     heads += ["dense / this, layer by layer", "dense / this, ours"]
     lines = [f"| {' | '.join(heads)} |", "|---|---:|---|" + " ---: |" * (len(heads) - 3)]
-    for batch, launch in ((256, "compiled_graph"), (256, "eager"), (1, "eager")):
-        rows = compare(batch, launch, args.rounds)
+    for batch in (256, 1024):
+        rows = compare(batch, "compiled_graph", args.rounds)
         print("\n".join(rows), flush=True)
         lines += rows
     for word, fact in surroundings(DEVICE).items():

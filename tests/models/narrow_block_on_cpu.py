@@ -79,6 +79,18 @@ def check_width_tiles() -> None:
         assert width in block_kernels.END
 
 
+def check_not_finite() -> None:
+    """What is no number stays none: a network that has diverged must not look well."""
+    x, gain, zeros = torch.randn(1, 3, 64), torch.ones(64), torch.zeros(64)
+    fc1, fc2 = (torch.randn(8, 64), torch.zeros(8)), (torch.randn(64, 8), zeros)
+    for act in ACTIVATIONS:
+        for bad in (float("nan"), float("inf")):
+            bias = fc1[1].clone()
+            bias[3] = bad
+            out = block_kernels.end(x, None, None, zeros, gain, zeros, 1e-6, fc1[0], bias, *fc2, act)
+            assert not out.isfinite().any(), (act, bad)
+
+
 def check_operators() -> None:
     """What torch.compile is told of them is true."""
     block = _blocks()[0]
@@ -97,7 +109,6 @@ def check_blocks() -> None:
             wanted = block(x)
             for network in (block, torch.compile(block, backend="aot_eager", fullgraph=True)):
                 narrow_block.can_take = lambda x: not torch.is_grad_enabled()
-                narrow_block.DTYPES = (torch.float32,)
                 found = network(x)
                 narrow_block.can_take = lambda x: False
                 torch.testing.assert_close(found, wanted)
@@ -124,7 +135,7 @@ def _blocks() -> list[Block]:
 
 if __name__ == "__main__":
     torch.manual_seed(0)
-    for check in (check_width_tiles, check_values, check_operators, check_blocks):
+    for check in (check_width_tiles, check_values, check_not_finite, check_operators, check_blocks):
         start = time.perf_counter()
         check()
         print(f"{check.__name__} passed after {time.perf_counter() - start:.1f} s")

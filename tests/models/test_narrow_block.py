@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import os
 import subprocess
@@ -19,9 +20,10 @@ from torch import Tensor, nn
 from vitscope.models import layers
 from vitscope.models.build import build_model
 from vitscope.models.config import ViTConfig
-from vitscope.models.layers import narrow_block
-from vitscope.models.layers.block import Block
-from vitscope.models.model import VisionModel
+from vitscope.models.layers import block, narrow_block
+from vitscope.models.layers.attention import Attention
+from vitscope.models.layers.mlp import ACTIVATIONS, Mlp
+from vitscope.models.layers.scale import LayerScale
 
 PROGRAM = Path(__file__).parent / "narrow_block_on_cpu.py"
 
@@ -38,10 +40,10 @@ def test_the_kernels_compute_a_block() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("passed") == 4
+    assert done.stdout.count("passed") == 5
 
 
-def network(**changed: Any) -> VisionModel:
+def network(**changed: Any) -> Any:
     torch.manual_seed(0)
     settings = {"img_size": 16, "patch_size": 4, "num_classes": 3, "embed_dim": 64, "depth": 2, "num_heads": 2}
     model = build_model(ViTConfig(**{**settings, **changed})).bfloat16().eval()
@@ -73,10 +75,49 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 IMAGES = torch.linspace(-1, 1, 2 * 3 * 16 * 16, dtype=torch.bfloat16).view(2, 3, 16, 16)
 
 
-def test_a_cpu_keeps_the_usual_way() -> None:
+def test_a_cpu_keeps_the_usual_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
     with torch.no_grad():
         for device in ("cpu", "meta"):
             assert not narrow_block.can_take(torch.zeros(256, 65, 192, dtype=torch.bfloat16, device=device))
+
+
+def seen_on_gpu(shape: tuple[int, ...] = (256, 65, 192), **other: Any) -> Any:
+    """Tokens as `can_take` would see them there."""
+    given = {"dtype": torch.bfloat16, "is_contiguous": lambda: True, "device": torch.device("cuda"), "is_cuda": True}
+    return SimpleNamespace(**{**given, "shape": shape, "ndim": len(shape), **other})
+
+
+@pytest.fixture
+def compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    monkeypatch.setattr(narrow_block, "HAS_TRITON", True)
+    monkeypatch.setattr(narrow_block, "is_measured", lambda device: device.index != 1)
+
+
+@pytest.mark.usefixtures("compiling")
+def test_which_tokens_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    with torch.no_grad():
+        assert narrow_block.can_take(seen_on_gpu())
+        assert narrow_block.can_take(seen_on_gpu((127, 65, 192)))
+        assert narrow_block.can_take(seen_on_gpu((16, 64, 64), dtype=torch.float16))
+        others = [
+            {"shape": (126, 65, 192)},
+            {"shape": (256, 65, 256)},
+            {"shape": (256, 65, 160)},
+            {"shape": (16640, 192)},
+        ]
+        others += [{"dtype": torch.float32}, {"is_contiguous": lambda: False}, {"is_cuda": False}]
+        others += [{"device": torch.device("cuda", 1)}]
+        for other in others:
+            assert not narrow_block.can_take(seen_on_gpu(**other)), other
+        with monkeypatch.context() as autocast:
+            autocast.setattr(torch, "is_autocast_enabled", lambda device: device == "cuda")
+            assert not narrow_block.can_take(seen_on_gpu())
+        monkeypatch.setattr(torch.compiler, "is_compiling", lambda: False)
+        assert not narrow_block.can_take(seen_on_gpu()), "launched one by one"
+        monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    assert not narrow_block.can_take(seen_on_gpu()), "gradients"
 
 
 def test_a_network_needs_no_triton() -> None:
@@ -103,7 +144,7 @@ def test_what_does_not_run_goes_the_usual_way_and_says_so_once(
             assert torch.equal(model(IMAGES), wanted)
     (line,) = [record.getMessage() for record in caplog.records]
     assert line.startswith("what lies between two attentions goes PyTorch's way: our kernels do not run here (Runtime")
-    assert asked == ["begin"], "the same sizes are tried once, and the end only where the beginning runs"
+    assert asked == ["begin", "end"], "the same sizes are tried once"
 
 
 def test_what_was_compiled_before_it_was_tried_goes_on_too(asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,86 +169,101 @@ def test_what_was_compiled_before_it_was_tried_goes_on_too(asked: list[str], mon
     torch.testing.assert_close(found, wanted)
 
 
-def test_what_is_exported_has_no_operator_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("compiling")
+def test_what_is_exported_has_no_operator_of_ours() -> None:
     """It runs where vitscope is not installed."""
-    monkeypatch.setattr(narrow_block, "HAS_TRITON", True)
-    monkeypatch.setattr(narrow_block, "is_measured", lambda device: True)
-    monkeypatch.setattr(narrow_block, "LEAST_TOKENS", {64: 1})
     answers: list[bool] = []
 
-    class OnGpu(nn.Module):
+    class Asks(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
-            answers.append(narrow_block.can_take(_seen_on_gpu(x)))
+            answers.append(narrow_block.can_take(seen_on_gpu()))
             return x + 1
 
-    x = torch.zeros(2, 17, 64, dtype=torch.bfloat16)
     with torch.no_grad():
-        assert narrow_block.can_take(_seen_on_gpu(x))
-        torch.export.export(OnGpu(), (x,))
-    assert answers == [False] * len(answers)
-    assert answers
-
-
-def _seen_on_gpu(x: Tensor) -> SimpleNamespace:
-    return SimpleNamespace(
-        is_cuda=True, dtype=x.dtype, ndim=x.ndim, shape=x.shape, is_contiguous=lambda: True, device=torch.device("cuda")
-    )
+        assert narrow_block.can_take(seen_on_gpu())
+        torch.export.export(Asks(), (torch.zeros(2),), strict=False)
+    assert answers == [False]
 
 
 # --- blocks whose layers are asked one by one -----------------------------------------------------------------------
 
 
-class OtherLinear(nn.Linear):
-    """Somebody's own layer: it says twice as much."""
+TOKENS = torch.zeros(2, 17, 64, dtype=torch.bfloat16)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return 2 * super().forward(x)
+
+def exchanged(part: nn.Module, kind: type[nn.Module]) -> nn.Module:
+    """The same part as one of a kind that somebody derived from its own."""
+    other = copy.copy(part)
+    other.__class__ = type(f"Other{kind.__name__}", (kind,), {})
+    return other
 
 
 class OtherWeight(nn.Parameter):
     """Weights of a kind of their own, as 8-bit and sparse ones are."""
 
 
-def _other_layer(block: Block) -> None:
-    layer = OtherLinear(64, 256, dtype=torch.bfloat16)
-    layer.load_state_dict(block.mlp.fc1.state_dict())
-    block.mlp.fc1 = layer
+class AlwaysDrops(nn.Dropout):
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.dropout(x, 0.5)
 
 
-def _other_weight(block: Block) -> None:
-    block.attn.proj.weight = OtherWeight(block.attn.proj.weight.data)
+CHANGES: dict[str, Callable[[Any], object]] = {
+    "another attention": lambda block: setattr(block, "attn", exchanged(block.attn, Attention)),
+    "another mlp": lambda block: setattr(block, "mlp", exchanged(block.mlp, Mlp)),
+    "another fc1": lambda block: setattr(block.mlp, "fc1", exchanged(block.mlp.fc1, nn.Linear)),
+    "another qkv": lambda block: setattr(block.attn, "qkv", exchanged(block.attn.qkv, nn.Linear)),
+    "a proj without a weight": lambda block: setattr(block.attn, "proj", nn.Identity()),
+    "another norm1": lambda block: setattr(block, "norm1", exchanged(block.norm1, nn.LayerNorm)),
+    "another norm2": lambda block: setattr(block, "norm2", exchanged(block.norm2, nn.LayerNorm)),
+    "a layer scale on the second branch": lambda block: setattr(block, "ls2", LayerScale(64, 0.1)),
+    "something on the second branch": lambda block: setattr(block, "drop_path2", nn.Identity()),
+    "dropout that never stops": lambda block: setattr(block.mlp, "drop", AlwaysDrops()),
+    "and after attention": lambda block: setattr(block.attn, "proj_drop", AlwaysDrops()),
+    "another activation": lambda block: setattr(block.mlp, "act", torch.tanh),
+    "another forward": lambda block: setattr(block.mlp.fc1, "forward", lambda x: x),
+    "a hook": lambda block: block.mlp.fc2.register_forward_hook(lambda *given: None),
+    "a hook before": lambda block: block.attn.register_forward_pre_hook(lambda *given: None),
+    "other weights": lambda block: setattr(block.attn.proj, "weight", OtherWeight(block.attn.proj.weight.data)),
+    "another precision": lambda block: block.norm1.float(),
+    "weights lying by columns": lambda block: setattr(block.mlp.fc1, "weight", _by_columns(block.mlp.fc1.weight)),
+    "tied weights": lambda block: setattr(block.mlp.fc2, "weight", nn.Parameter(block.mlp.fc1.weight.data.t())),
+    "a norm without a bias": lambda block: setattr(block.norm2, "bias", None),
+    "fc2 without a bias": lambda block: setattr(block.mlp.fc2, "bias", None),
+    "a norm over two axes": lambda block: setattr(block, "norm1", nn.LayerNorm((17, 64), dtype=torch.bfloat16)),
+    "weights elsewhere": lambda block: block.norm2.to("meta"),
+}
 
 
-def _other_precision(block: Block) -> None:
-    block.norm1.float()
+def _by_columns(weight: Tensor) -> nn.Parameter:
+    return nn.Parameter(weight.data.t().contiguous().t())
 
 
-def _hook(block: Block) -> None:
-    block.mlp.fc2.register_forward_hook(lambda module, given, out: None)
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_block_that_was_changed_is_asked_layer_by_layer(change: str) -> None:
+    block = network().blocks[0]
+    assert narrow_block.is_as_built(block, TOKENS)
+    CHANGES[change](block)
+    block.eval()
+    assert not narrow_block.is_as_built(block, TOKENS)
 
 
-def _hook_before(block: Block) -> None:
-    block.attn.register_forward_pre_hook(lambda module, given: None)
-
-
-def _other_activation(block: Block) -> None:
-    block.mlp.act = torch.tanh
-
-
-def _dropout_at_work(block: Block) -> None:
+def test_a_part_that_trains_is_asked_by_itself() -> None:
+    block = network().blocks[0]
     block.mlp.drop.train()
+    assert not narrow_block.is_as_built(block, TOKENS)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [_other_layer, _other_weight, _other_precision, _hook, _hook_before, _other_activation, _dropout_at_work],
-    ids=lambda change: change.__name__[1:],
-)
-def test_a_block_that_was_changed_is_asked_layer_by_layer(change: Callable[[Block], None]) -> None:
-    block: Block = network().blocks[0]
-    assert narrow_block.is_as_built(block, torch.bfloat16)
-    change(block)
-    assert not narrow_block.is_as_built(block, torch.bfloat16)
+def test_blocks_it_is_written_for() -> None:
+    assert narrow_block.is_as_built(network(qkv_bias=False).blocks[0], TOKENS)
+    for act in ACTIVATIONS:
+        copied = copy.deepcopy(network(act=act))
+        assert narrow_block.is_as_built(copied.blocks[0], TOKENS), act
+    empty = network(num_heads=(0, 2), head_dim=32).blocks[0]
+    assert narrow_block.is_as_built(empty, TOKENS)
+    empty.attn.proj.bias = None
+    assert not narrow_block.is_as_built(empty, TOKENS)
+    wide = torch.zeros(2, 17, 128, dtype=torch.bfloat16)
+    assert not narrow_block.is_as_built(network().blocks[0], wide), "tokens of another width are the layers' to refuse"
 
 
 @pytest.mark.parametrize(
@@ -222,26 +278,24 @@ def test_a_block_that_was_changed_is_asked_layer_by_layer(change: Callable[[Bloc
     ids=str,
 )
 def test_what_the_kernels_are_not_written_for(other: dict[str, Any]) -> None:
-    assert not narrow_block.is_as_built(network(**other).blocks[0], torch.bfloat16)
+    model = network(**other)
+    tokens = torch.zeros(2, 17, model.config.embed_dim, dtype=torch.bfloat16)
+    assert not narrow_block.is_as_built(model.blocks[0], tokens)
 
 
-def test_hooks_inside_hear_as_always(asked: list[str]) -> None:
-    model, heard = network(), list[str]()
+@pytest.mark.usefixtures("asked")
+def test_hooks_inside_hear_as_always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one for all modules, while it is there."""
+    model, heard, taken = network(), list[str](), list[Any]()
+    monkeypatch.setattr(block, "narrow_block", lambda given, x, rope: taken.append(given) or x)
     model.blocks[0].mlp.fc1.register_forward_hook(lambda *given: heard.append("inside"))
     model.blocks[1].register_forward_hook(lambda *given: heard.append("whole"))
     with torch.no_grad():
         model(IMAGES)
-    assert heard == ["inside", "whole"]
-    assert asked == ["begin"], "only the block without a hook inside"
-
-
-def test_a_hook_for_all_modules_hears_as_always(asked: list[str]) -> None:
-    model, heard = network(depth=1), list[str]()
-    handle = nn.modules.module.register_module_forward_hook(lambda module, *given: heard.append(type(module).__name__))
-    try:
-        with torch.no_grad():
+        assert heard == ["inside", "whole"]
+        assert taken == [model.blocks[1]], "the one without a hook inside"
+        with nn.modules.module.register_module_forward_hook(lambda *given: None):
             model(IMAGES)
-    finally:
-        handle.remove()
-    assert heard.count("Linear") == 5, "qkv, proj, fc1, fc2 and the head"
-    assert asked == []
+        assert len(taken) == 1
+        model(IMAGES)
+        assert len(taken) == 2

@@ -225,7 +225,7 @@ def _activated(h, ACT: tl.constexpr):
         h = h * tl.sigmoid(h)
     else:
         tl.static_assert(ACT == "relu")
-        h = tl.maximum(h, 0.0)
+        h = tl.maximum(h, 0.0, propagate_nan=tl.PropagateNan.ALL)
     return h
 
 

@@ -51,12 +51,6 @@ def _attempted(attempt: Callable[[], object]) -> str | None:
     return None
 
 
-def cannot_try(like: Tensor) -> bool:
-    """While torch.compile traces, and of a tensor without values, nothing can be tried: the operators ask anew when
-    they run."""
-    return torch.compiler.is_compiling() or type(like) is not Tensor
-
-
 def is_exported() -> bool:
     """What is exported runs where nobody knows our operators. The second question: torch.compile answers the first one
     with yes too (torch 2.11). So torch.export(strict=True), which traces as torch.compile does, is not seen."""

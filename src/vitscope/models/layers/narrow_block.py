@@ -1,4 +1,5 @@
-"""A narrow pre-norm block at inference on a GPU, in three kernels: norm and q, k, v; attention; everything after it.
+"""A narrow pre-norm block in a compiled network, at inference on a GPU, in three kernels: norm and q, k, v; attention;
+everything after it.
 
 Layers this narrow cost little arithmetic. Launched one by one they spend their time reading and writing tokens, and a
 network that has lost half of its units would be hardly faster than before. B batch, N tokens, D width, A width of what
@@ -15,8 +16,9 @@ from torch import Tensor, nn
 from torch.nn.modules.module import _has_any_global_hook
 
 from vitscope.models.layers.attention import Attention
-from vitscope.models.layers.empty import EmptyAttention
-from vitscope.models.layers.kernel_proof import HAS_TRITON, Proof, cannot_try, is_exported
+from vitscope.models.layers.drop import DropPath
+from vitscope.models.layers.empty import EmptyAttention, OnlyBias
+from vitscope.models.layers.kernel_proof import HAS_TRITON, Proof, is_exported
 from vitscope.models.layers.mlp import ACTIVATIONS, Mlp
 
 DTYPES = (torch.bfloat16, torch.float16)
@@ -24,62 +26,92 @@ LEAST_TOKENS = {64: 1024, 128: 4096, 192: 8192}
 """By width, of all pictures together: a program takes 64 of them, and with fewer programs the card is not full. Wider
 tokens would not fit into a program beside their sums, and have enough arithmetic to hide their way."""
 STEP = 32
-"""A and D are multiples of it."""
+"""What the kernels take of A at a time."""
 PROOF = Proof("what lies between two attentions")
 
 
 def is_narrow(block: nn.Module, x: Tensor) -> bool:
-    """Whether `narrow_block` is the way to go: it can take it, says what the layers would say, and runs here."""
-    return can_take(x) and is_as_built(block, x.dtype) and works(block, x)
+    """Whether `narrow_block` is the way to go: it can take it, and says what the layers would say."""
+    return can_take(x) and is_as_built(block, x)
 
 
 def can_take(x: Tensor) -> bool:
     """Whether tokens (B, N, D) are what the kernels are written for: on a GPU they were measured on, in half precision,
-    narrow, many, and without gradient."""
+    narrow, many, without gradient, and in a network that is compiled. Launched one by one from Python they wait for it
+    as longer ones do."""
+    if not torch.compiler.is_compiling() or is_exported() or torch.is_grad_enabled():
+        return False
     if not (HAS_TRITON and x.is_cuda and x.dtype in DTYPES and x.ndim == 3 and x.shape[2] in LEAST_TOKENS):
         return False
-    if torch.is_grad_enabled() or torch.is_autocast_enabled("cuda") or is_exported():
-        return False
-    return x.is_contiguous() and x.shape[0] * x.shape[1] >= LEAST_TOKENS[x.shape[2]] and is_measured(x.device)
+    many = x.shape[0] * x.shape[1] >= LEAST_TOKENS[x.shape[2]]
+    return many and x.is_contiguous() and not torch.is_autocast_enabled("cuda") and is_measured(x.device)
 
 
-def is_as_built(block: Any, dtype: torch.dtype) -> bool:
-    """Whether a block computes what these kernels do, in this precision, and nobody listens inside: hooks would hear
-    nothing, and a layer that was exchanged, or has weights of a kind of its own, would not be asked."""
-    attn, mlp = block.attn, block.mlp
+def is_as_built(block: Any, x: Tensor) -> bool:
+    """Whether a block computes what these kernels do, in the precision of its tokens, and nobody listens inside: hooks
+    would hear nothing, and a part that was exchanged, or has weights of a kind of its own, would not be asked."""
+    return _has_usual_parts(block) and _has_usual_weights(block, x) and not _is_overheard(block)
+
+
+def _has_usual_parts(block: Any) -> bool:
+    attn, mlp, norms = block.attn, block.mlp, [block.norm2]
     if type(attn) not in (Attention, EmptyAttention) or type(mlp) is not Mlp or block.norm_order != "pre":
         return False
-    if ACTIVATIONS.get(mlp.act_name) is not mlp.act or type(block.ls1) is not nn.Identity:
-        return False
-    norms, linears = [block.norm2], [mlp.fc1, mlp.fc2]
-    if attn.num_heads:
+    linears = [mlp.fc1, mlp.fc2]
+    if type(attn) is Attention:
         norms, linears = [*norms, block.norm1], [*linears, attn.qkv, attn.proj]
-        if attn.proj.in_features % STEP:
-            return False
+    elif type(attn.proj) is not OnlyBias:
+        return False
     return (
-        all(type(norm) is nn.LayerNorm for norm in norms)
+        ACTIVATIONS.get(mlp.act_name) is mlp.act
+        and all(type(norm) is nn.LayerNorm for norm in norms)
         and all(type(linear) is nn.Linear for linear in linears)
-        and all(type(layer.weight) is nn.Parameter and layer.weight.dtype == dtype for layer in norms + linears)
-        and not any(part.training for part in block.modules())
-        and not any(part._forward_hooks or part._forward_pre_hooks for part in block.modules() if part is not block)
-        and not _has_any_global_hook()
+        and type(attn.proj_drop) is type(mlp.drop) is nn.Dropout
+        and type(block.drop_path1) is type(block.drop_path2) is DropPath
+        and type(block.ls1) is type(block.ls2) is nn.Identity
     )
 
 
-def works(block: Any, x: Tensor) -> bool:
-    """Whether the kernels run here; tried at the first question. Where nothing can be tried the answer is yes, and the
-    operators ask anew when they run."""
-    return cannot_try(x) or (
-        (not block.attn.num_heads or _runs_beginning(x, *_beginning_of(block))) and _runs_end(x, None, *_end_of(block))
+def _has_usual_weights(block: Any, x: Tensor) -> bool:
+    """All there, of the shapes they were built with, one number after the other beside the tokens."""
+    attn, fc1, fc2, width = block.attn, block.mlp.fc1, block.mlp.fc2, x.shape[2]
+    neurons = fc1.weight.shape[0]
+    wanted = [*_pair(block.norm2, width), *_pair(fc1, neurons, width), *_pair(fc2, width, neurons)]
+    if attn.num_heads:
+        inner = attn.num_heads * attn.head_dim
+        wanted += [*_pair(block.norm1, width), *_pair(attn.proj, width, inner)]
+        wanted += _pair(attn.qkv, 3 * inner, width)[: 1 if attn.qkv.bias is None else 2]
+        if inner % STEP:
+            return False
+    else:
+        wanted.append((attn.proj.bias, (width,)))
+    return all(
+        type(weight) is nn.Parameter
+        and weight.shape == shape
+        and weight.dtype == x.dtype
+        and weight.device == x.device
+        and weight.is_contiguous()
+        for weight, shape in wanted
+    )
+
+
+def _pair(layer: Any, *shape: int) -> list[tuple[Any, tuple[int, ...]]]:
+    """A layer's weight and bias, each with the shape it should have."""
+    return [(layer.weight, shape), (layer.bias, shape[:1])]
+
+
+def _is_overheard(block: Any) -> bool:
+    """Whether somebody listens to a part, trains it, or has put another `forward` into it."""
+    parts = [part for part in block.modules() if part is not block]
+    return bool(_has_any_global_hook()) or any(
+        part.training or part._forward_hooks or part._forward_pre_hooks or "forward" in part.__dict__ for part in parts
     )
 
 
 def narrow_block(block: Any, x: Tensor, rope: tuple[Tensor, Tensor] | None = None) -> Tensor:
     """What `block` says of the tokens (B, N, D)."""
-    # Operators are for compilers: called plainly they would cost more than the kernels themselves.
-    begin, end = (_begin, _end) if cannot_try(x) else (_begin_now, _end_now)
-    mixed = block.attn.mix(begin(x, *_beginning_of(block)), rope) if block.attn.num_heads else None
-    return end(x, mixed, *_end_of(block))
+    mixed = block.attn.mix(_begin(x, *_beginning_of(block)), rope) if block.attn.num_heads else None
+    return _end(x, mixed, *_end_of(block))
 
 
 Beginning = tuple[Tensor, Tensor, float, Tensor, Tensor | None]
@@ -107,16 +139,18 @@ def is_measured(device: torch.device) -> bool:
 # --- operators of their own, so that torch.compile takes them as they are ---------------------------------------------
 
 
-def _begin_now(x: Tensor, gain: Tensor, shift: Tensor, eps: float, weight: Tensor, bias: Tensor | None) -> Tensor:
+@torch.library.custom_op("vitscope::begin_block", mutates_args=())
+def _begin(x: Tensor, gain: Tensor, shift: Tensor, eps: float, weight: Tensor, bias: Tensor | None) -> Tensor:
     """linear(norm(x)): (B, N, D) -> (B, N, outputs)."""
     if not _runs_beginning(x, gain, shift, eps, weight, bias):
         return F.linear(F.layer_norm(x, x.shape[-1:], gain, shift, eps), weight, bias)
     from vitscope.models.layers import block_kernels
 
-    return block_kernels.begin(x, gain, shift, eps, weight, bias)
+    return block_kernels.begin(x.contiguous(), gain, shift, eps, weight, bias)
 
 
-def _end_now(
+@torch.library.custom_op("vitscope::end_block", mutates_args=())
+def _end(
     x: Tensor,
     mixed: Tensor | None,
     proj_weight: Tensor | None,
@@ -133,17 +167,13 @@ def _end_now(
     """y + fc2(act(fc1(norm(y)))) of y = x + proj(mixed): (B, N, D), (B, N, A) -> (B, N, D). Without heads there is
     neither `mixed` nor proj's weight, only its bias."""
     rest = (proj_weight, proj_bias, gain, shift, eps, fc1_weight, fc1_bias, fc2_weight, fc2_bias, act)
-    if not _runs_end(x, mixed, *rest):
+    if not _runs_end(x, *rest):
         y = x + (proj_bias if mixed is None or proj_weight is None else F.linear(mixed, proj_weight, proj_bias))
         h = F.linear(F.layer_norm(y, y.shape[-1:], gain, shift, eps), fc1_weight, fc1_bias)
         return y + F.linear(ACTIVATIONS[act](h), fc2_weight, fc2_bias)
     from vitscope.models.layers import block_kernels
 
-    return block_kernels.end(x, None if mixed is None else mixed.contiguous(), *rest)
-
-
-_begin = torch.library.custom_op("vitscope::begin_block", _begin_now, mutates_args=())
-_end = torch.library.custom_op("vitscope::end_block", _end_now, mutates_args=())
+    return block_kernels.end(x.contiguous(), None if mixed is None else mixed.contiguous(), *rest)
 
 
 @_begin.register_fake
@@ -165,8 +195,7 @@ def _runs_beginning(x: Tensor, gain: Tensor, shift: Tensor, eps: float, weight: 
     return PROOF.runs(("begin", *weight.shape, bias is None), x, attempt)
 
 
-def _runs_end(x: Tensor, mixed: Tensor | None, *rest: *End) -> bool:
-    """`mixed` may be left out where only the question is asked."""
+def _runs_end(x: Tensor, *rest: *End) -> bool:
     proj, fc1, act = rest[0], rest[5], rest[-1]
 
     def attempt() -> None:

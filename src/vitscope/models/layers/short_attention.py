@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vitscope.core.errors import InputError, expected
-from vitscope.models.layers.kernel_proof import HAS_TRITON, Proof, cannot_try, is_exported
+from vitscope.models.layers.kernel_proof import HAS_TRITON, Proof, is_exported
 
 HEAD_DIMS = (32, 64)
 DTYPES = (torch.bfloat16, torch.float16)
@@ -48,9 +48,9 @@ def is_faster(qkv: Tensor, num_heads: int) -> bool:
 
 
 def works(qkv: Tensor, num_heads: int) -> bool:
-    """Whether the kernels this needs run here; tried at the first question. Where nothing can be tried the answer is
-    yes, and the operators ask anew when they run."""
-    if cannot_try(qkv):
+    """Whether the kernels this needs run here; tried at the first question. While torch.compile traces, and of a tensor
+    without values, nothing can be tried: the answer is yes, and the operators ask anew when they run."""
+    if torch.compiler.is_compiling() or type(qkv) is not Tensor:
         return True
     return _runs("forward", qkv, num_heads) and (not _trains(qkv) or _runs("backward", qkv, num_heads))
 
@@ -65,8 +65,7 @@ def short_attention(qkv: Tensor, num_heads: int) -> Tensor:
             where="short_attention",
             fix="ask `is_short` first; torch's scaled_dot_product_attention takes any size",
         )
-    # An operator is for compilers and gradients: called plainly it would cost more than the kernel itself.
-    return _attend(qkv, num_heads) if cannot_try(qkv) or _trains(qkv) else _attend_now(qkv, num_heads)
+    return _attend(qkv, num_heads)
 
 
 def _fits(qkv: Tensor, num_heads: int) -> bool:
@@ -106,16 +105,14 @@ def _runs(which: Pass, qkv: Tensor, num_heads: int) -> bool:
 # --- operators of their own, so that torch.compile takes them as they are ---------------------------------------------
 
 
-def _attend_now(qkv: Tensor, num_heads: int) -> Tensor:
+@torch.library.custom_op("vitscope::short_attention", mutates_args=())
+def _attend(qkv: Tensor, num_heads: int) -> Tensor:
     if not _runs("forward", qkv, num_heads):
         q, k, v = _parts(qkv, num_heads)
         return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2).contiguous()
     from vitscope.models.layers import short_kernels
 
     return short_kernels.forward(qkv.contiguous(), num_heads)
-
-
-_attend = torch.library.custom_op("vitscope::short_attention", _attend_now, mutates_args=())
 
 
 @torch.library.custom_op("vitscope::short_attention_backward", mutates_args=())
