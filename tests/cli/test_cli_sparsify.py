@@ -105,6 +105,18 @@ def test_a_run_is_what_rounds_begin_with(asked: list[SimpleNamespace], monkeypat
     assert asked[0].config.loop.seed == 3
 
 
+def test_a_taught_network_does_not_bring_its_teacher(asked: list[SimpleNamespace], here: Path) -> None:
+    """It was the dense network of that experiment and seed. A run that has a teacher of its own keeps it."""
+    taught = settings(loss={"teacher": "x/seed-0/dense/model", "distill_share": 0.5})
+    for run in ("x/seed-0/round-1/rsst/small/run", "alone"):
+        run_here(run)
+        save_yaml(taught, here / run / "config.yaml")
+    (here / "x" / "sparse.yaml").write_text("")
+    assert main(["sparsify", "x/seed-0/round-1/rsst/small/run", "--out", "y", "--json"]) == 0
+    assert main(["sparsify", "alone", "--out", "z", "--json"]) == 0
+    assert [call.config.loss.teacher for call in asked] == [None, "x/seed-0/dense/model"]
+
+
 def test_each_seed_names_its_run(asked: list[SimpleNamespace], capsys: pytest.CaptureFixture[str]) -> None:
     run_here("run-0")
     assert main(["sparsify", "run-{seed}", "--json"]) == 0

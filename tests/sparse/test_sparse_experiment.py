@@ -76,7 +76,7 @@ def test_each_seed_has_its_own(tmp_path: Path, dense: str) -> None:
 
 def test_the_dense_network_teaches_rounds_and_controls_where_it_shall(tmp_path: Path) -> None:
     """Each seed's own, and never itself while it is trained; all of it begins with the very same weights."""
-    taught = experiment(tmp_path / "x", rate=0.4, teach=0.75, controls="oneshot", rounds=2, seeds=2)
+    taught = experiment(tmp_path / "x", rate=0.4, dense_teaches=0.75, controls="oneshot", rounds=2, seeds=2)
     alone = experiment(tmp_path / "y", rate=0.4, controls="oneshot", rounds=2, seeds=2)
     for seed in (0, 1):
         place = taught.folder / f"seed-{seed}"
@@ -102,6 +102,13 @@ def test_the_dense_network_teaches_rounds_and_controls_where_it_shall(tmp_path: 
         )
         assert with_teacher != without
         assert differing(weights_in(own), weights_in(alone.folder / row_of(alone, "dense", seed=seed).model)) == set()
+
+
+def test_networks_have_one_teacher(tmp_path: Path) -> None:
+    config = settings(loss={"teacher": str(tmp_path)})
+    with pytest.raises(ConfigError, match="dense_teaches: expected 0 beside"):
+        experiment(tmp_path / "x", config, dense_teaches=0.5)
+    assert not (tmp_path / "x").exists()
 
 
 def test_seeds_without_networks_of_their_own_are_warned_of(
@@ -208,6 +215,7 @@ def test_one_process_at_a_time(tmp_path: Path, dense: str, monkeypatch: pytest.M
         ({"algorithm": "imp", "rewind": 3}, "which has 2"),
         ({"algorithm": "imp", "rewind": 1, "source": "somewhere"}, "rounds go back to it"),
         ({"epochs": 1}, "two epochs"),
+        ({"units": "channels"}, "which this network has"),
     ],
 )
 def test_what_cannot_be_done_leaves_no_folder(given: dict[str, Any], words: str, tmp_path: Path) -> None:
@@ -224,7 +232,7 @@ def test_what_cannot_be_done_leaves_no_folder(given: dict[str, Any], words: str,
         {"rounds": 0},
         {"seeds": 0},
         {"fillback": 1.1},
-        {"teach": -0.1},
+        {"dense_teaches": -0.1},
         {"growth_share": 1.0},
         {"reg": 0.0},
         {"exp": float("inf")},

@@ -115,7 +115,7 @@ def _start(command: SparsifyCommand, settings: Sequence[str]) -> tuple[str | Non
     if is_run_folder(first):
         if command.init_from is not None:
             raise UsageError(f"--from is for new runs: '{word}' brings its weights", where=PROG, fix="leave it out")
-        return str(Path(word).expanduser()), read_train_config(first / CONFIG)
+        return str(Path(word).expanduser()), _without_its_teacher(first, read_train_config(first / CONFIG))
     if _is_experiment(word):
         raise UsageError(
             f"'{word}' is a sparse experiment, and holds many networks",
@@ -129,6 +129,14 @@ def _start(command: SparsifyCommand, settings: Sequence[str]) -> tuple[str | Non
             fix=did_you_mean(word, RECIPES) or "`vitscope train --list` shows the recipes",
         )
     return None, named_start(command, settings, prog=PROG)
+
+
+def _without_its_teacher(run: Path, config: TrainConfig) -> TrainConfig:
+    """A run inside an experiment may have been taught by the dense network it came from: that is over with it, and
+    would be the wrong one for other seeds."""
+    if not any((above / SPARSE).is_file() for above in run.resolve().parents):
+        return config
+    return updated(config, loss=updated(config.loss, teacher=None))
 
 
 def _is_experiment(folder: str | None) -> bool:

@@ -35,7 +35,7 @@ class SparseConfig:
     """Of each round; the recipe's own by default."""
     dense_epochs: int | None = None
     """Of the dense network's training, where it is trained here; the recipe's own by default."""
-    teach: float = 0.0
+    dense_teaches: float = 0.0
     """Share of the dense network's answers in the loss of rounds and controls, beside the labels; 0: labels alone."""
     units: str = "all"
     """What is removed whole, with commas between: heads and neurons of a ViT, channels of a CNN or ResNet."""
@@ -66,7 +66,8 @@ class SparseConfig:
     score_batches: int = 16
     """Training batches that units are scored on."""
     controls: str = "none"
-    """What the network is held against, at equal epochs: none, all, or some of dense, random, reinit, oneshot."""
+    """What the network is held against, at equal epochs: none, all, or some of dense, random, reinit, oneshot, with
+    commas between."""
     timing: Literal["all", "first", "none"] = "all"
     """Which networks are timed beside the dense one: the algorithm's of every seed, of the first seed, or none."""
     seeds: int = 1
@@ -83,7 +84,7 @@ class SparseConfig:
             self.score_batches >= 10, "score_batches", "10 or more: fewer tell of their pictures", self.score_batches
         )
         require(0 < self.rate < 1, "rate", "a share above 0 and below 1", self.rate)
-        require(0 <= self.teach <= 1, "teach", "a share from 0 to 1", self.teach)
+        require(0 <= self.dense_teaches <= 1, "dense_teaches", "a share from 0 to 1", self.dense_teaches)
         require(0 <= self.fillback <= 1, "fillback", "a share from 0 to 1", self.fillback)
         require(0 < self.growth_share < 1, "growth_share", "a share above 0 and below 1", self.growth_share)
         for name in ("reg", "exp"):

@@ -69,10 +69,10 @@ class Ground:
 
     def taught_by(self, dense: Path) -> Ground:
         """The same, but networks trained on it also learn what the dense one says of their pictures, where they are
-        to; the recipe's own teacher is not asked any more then."""
-        if not self.sparse.teach:
+        to."""
+        if not self.sparse.dense_teaches:
             return self
-        loss = updated(self.config.loss, teacher=str(dense), distill_share=self.sparse.teach)
+        loss = updated(self.config.loss, teacher=str(dense), distill="soft", distill_share=self.sparse.dense_teaches)
         return replace(self, config=updated(self.config, loss=loss))
 
     @cached_property

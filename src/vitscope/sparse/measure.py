@@ -29,6 +29,8 @@ from vitscope.sparse.fresh_two_of_four import fresh_two_of_four, prove_two_of_fo
 
 ROUNDS, LEAST_SECONDS = 7, 0.1
 LARGE = 256
+KERNELS = "narrow blocks"
+"""What networks run with since it last changed. What was timed with others is timed again."""
 Builds = Mapping[str, Callable[[], nn.Module]]
 
 log = logging.getLogger("vitscope")
@@ -67,14 +69,14 @@ class Stopwatch:
         self._known = {key: found for key, found in kept.items() if set(found["launched"]) == fields}
 
     def time(self, dense: ModelConfig, small: ModelConfig) -> Timing:
-        key = json.dumps([str(self.device.type), to_dict(dense), to_dict(small)], sort_keys=True)
+        key = self._key(to_dict(dense), to_dict(small))
         builds = {"dense": partial(build_model, dense), "small": partial(build_model, small)}
         return self._once(key, lambda: self._timed(builds, small, best_launch(self.device)))
 
     def time_two_of_four(self, config: ModelConfig) -> Timing:
         """The network on 2:4 units beside itself dense, launched in the best way that works for the sparse kernels. An
         error where none does, or where they do not say what the masked network says."""
-        key = json.dumps([str(self.device.type), to_dict(config), "2of4"], sort_keys=True)
+        key = self._key(to_dict(config), "2of4")
         builds = {"dense": partial(build_model, config), "small": partial(fresh_two_of_four, config, self.device)}
 
         def timed() -> Timing:
@@ -87,6 +89,9 @@ class Stopwatch:
             raise VitscopeError("2:4 kernels could be timed in no way", where=str(self.device))
 
         return self._once(key, timed)
+
+    def _key(self, *networks: object) -> str:
+        return json.dumps([str(self.device.type), *networks, KERNELS], sort_keys=True)
 
     def _once(self, key: str, timed: Callable[[], Timing]) -> Timing:
         if key not in self._known:

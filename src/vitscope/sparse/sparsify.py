@@ -25,7 +25,7 @@ from vitscope.sparse.report import write_report
 from vitscope.sparse.rounds import rounds_of
 from vitscope.sparse.rows import DENSE, Row, write_rows
 from vitscope.sparse.tell import row_of
-from vitscope.sparse.trial import Trial, begin_trial
+from vitscope.sparse.trial import Trial, begin_trial, refuse_other_units
 from vitscope.sparse.two_of_four import why_no_two_of_four
 from vitscope.train.config import TrainConfig
 from vitscope.train.signals import StopFlag
@@ -93,7 +93,8 @@ def sparsify(
 
         # Before the folder is made: what cannot be done leaves nothing behind.
         _refuse_rewind_into(source, sparse)
-        ground_of(seeds[0])
+        _refuse_two_teachers(config, sparse)
+        refuse_other_units(ground_of(seeds[0]), None if source is None else source.replace(SEED, str(seeds[0])))
         lock = FolderLock()
         stack.callback(lock.release)
         _open_folder(folder, config, sparse, source, lock, resume=resume)
@@ -163,6 +164,8 @@ def in_words(config: TrainConfig, sparse: SparseConfig, source: str | None) -> d
         "epochs a round": str(sparse.epochs or config.loop.epochs),
         "optimiser": f"{config.optim.name}, lr {config.optim.lr:g}",
     }
+    if config.loss.teacher is not None:
+        shown["teacher"] = f"{config.loss.teacher}, {config.loss.distill_share:g} of the loss"
     return shown | {key: str(value) for key, value in to_dict(sparse).items() if key not in ("epochs", "dense_epochs")}
 
 
@@ -244,6 +247,14 @@ def _whole(source: str | None) -> str | None:
         return None
     place = Path(source).expanduser()
     return str(place.absolute()) if place.parent.exists() else source
+
+
+def _refuse_two_teachers(config: TrainConfig, sparse: SparseConfig) -> None:
+    if sparse.dense_teaches and config.loss.teacher is not None:
+        raise ConfigError(
+            expected("dense_teaches", "0 beside loss.teacher: networks have one teacher", sparse.dense_teaches),
+            fix="leave one of the two out",
+        )
 
 
 def _refuse_rewind_into(source: str | None, sparse: SparseConfig) -> None:

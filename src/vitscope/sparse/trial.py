@@ -71,15 +71,16 @@ def begin_trial(ground: Ground, source: str | None) -> Trial:
             RewindPoint.of(ground.load(dense.model)).save(rewind)
     else:
         dense = once(folder, lambda: _trained(ground, folder, rewind))
-    trial = Trial(ground.taught_by(dense.model), dense, RewindPoint.load(rewind))
-    _refuse_other_units(trial)
-    return trial
+    return Trial(ground.taught_by(dense.model), dense, RewindPoint.load(rewind))
 
 
-def _refuse_other_units(trial: Trial) -> None:
-    """Before a round is spent on removing nothing. Any network may lose single weights."""
-    sparse, has = trial.ground.sparse, units_of(trial.dense_model).kinds
-    if sparse.algorithm not in ("imp", "2of4") and sparse.units != "all" and not set(sparse.kinds) <= set(has):
+def refuse_other_units(ground: Ground, source: str | None) -> None:
+    """Before anything is trained for removing nothing. Any network may lose single weights."""
+    sparse = ground.sparse
+    if sparse.algorithm in ("imp", "2of4") or sparse.units == "all":
+        return
+    has = units_of(ground.first_model() if source is None else ground.load(Path(source))).kinds
+    if not set(sparse.kinds) <= set(has):
         raise ConfigError(
             expected("units", f"some of {', '.join(has)}, which this network has", sparse.units),
             fix=f"--units {','.join(has)}",
