@@ -86,8 +86,8 @@ def test_one_seed_tells_what_the_pictures_leave_to_chance() -> None:
         return verdict(counted, theirs).in_words()
 
     assert "cannot tell" in found(0.8)
-    assert "more than the chance of 400 pictures (+5.10 to +14.90)" in found(0.8)
-    assert "within the chance of 400 pictures" in found(0.88)
+    assert "do differ, by more than the chance of 400 pictures (95 % interval +5.10 to +14.90)" in found(0.8)
+    assert "may differ by the chance alone of 400 pictures" in found(0.88)
 
 
 def test_equal_differences_are_no_certainty() -> None:
@@ -156,3 +156,12 @@ def test_two_rows_of_one_seed_and_no_rows_are_refused() -> None:
         networks_of([*rows, replace(rows[1], test_accuracy=0.5)])
     with pytest.raises(DataError, match="expected at least one, received none"):
         networks_of([])
+
+
+def test_two_seeds_are_few_and_no_interval_leaves_what_can_be() -> None:
+    found = judged({0: 0.99, 1: 0.95}, {0: 0.15, 1: 0.25})
+    assert found.interval is not None
+    assert found.interval[1] > 1
+    assert "to +100.00" in found.in_words()
+    assert "Two seeds are few to know a spread by: --seeds 3, or more." in found.in_words()
+    assert "Two seeds" not in judged({0: 0.9, 1: 0.8, 2: 0.7}, {0: 0.8, 1: 0.6, 2: 0.65}).in_words()

@@ -128,14 +128,16 @@ def _sentences(it: Verdict) -> list[str]:
     if it.interval is None:
         said = [
             start,
-            f"{compared}. {_by_pictures(it)}One seed ({it.seeds[0]}) has no spread: others may differ.",
+            f"{compared}. {_by_pictures(it)}One seed ({it.seeds[0]}) has no spread, and others may differ: --seeds 3.",
         ]
     elif it.interval[1] - it.interval[0] < SAME:
         said = [start, f"{compared} with each of {len(it.seeds)} seeds: too alike to know how far seeds differ."]
     else:
-        low, high = map(_points, it.interval)
+        low, high = (_points(min(max(end, -1.0), 1.0)) for end in it.interval)  # two seeds may go beyond what can be
         reason = "; it includes 0" if it.word == "cannot tell" else ""
         said = [start, f"{compared} over {len(it.seeds)} seeds (95 % interval {low} to {high}{reason})."]
+        if len(it.seeds) == 2:
+            said.append("Two seeds are few to know a spread by: --seeds 3, or more.")
     if it.column == "val_accuracy":
         said.append("There is no test accuracy of both; validation chose the epoch and flatters.")
     if it.left_out:
@@ -152,8 +154,11 @@ def _by_pictures(it: Verdict) -> str:
     spread = sum(share * (1 - share) for share in (it.accuracy, it.other_accuracy)) / it.pictures
     half = Z * math.sqrt(spread)
     low, high = _points(it.mean - half), _points(it.mean + half)
-    chance = "more than" if abs(it.mean) > half else "within"
-    return f"Of these two networks that is {chance} the chance of {it.pictures:,} pictures ({low} to {high}). "
+    if abs(it.mean) > half:
+        said = "These two networks do differ, by more than the chance of"
+    else:
+        said = "These two networks may differ by the chance alone of"
+    return f"{said} {it.pictures:,} pictures (95 % interval {low} to {high}). "
 
 
 def _points(difference: float) -> str:
