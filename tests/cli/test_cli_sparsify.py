@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+import vitscope
 from sparse.tiny_experiments import before, dense_run, quickly, settings
 from vitscope.cli.main import main
 from vitscope.core.yaml import load_yaml, save_yaml
@@ -157,6 +158,8 @@ def test_weights_are_taken_to_another_picture_size(asked: list[SimpleNamespace])
         ("mini.yaml --fillbck 0.2", "did you mean '--fillback'?"),
         ("mini.yaml --optim.lrr 3", "did you mean '--optim.lr'?"),
         ("digits_vitt", "did you mean 'digits_vit'?"),
+        ("--resume --out nowhere", "'nowhere': expected the folder of a sparse experiment, received nothing"),
+        ("--resume --out .", "'.': expected the folder of a sparse experiment, received something else"),
         ("mini.yaml --rate 1.5", "expected a share above 0 and below 1, received 1.5"),
         ("mini.yaml --epochs 1 --out x", "two epochs or more"),
         ("mini.yaml --resume", "name its folder with --out"),
@@ -335,3 +338,14 @@ def test_what_the_launcher_says_is_understood(launch: Any, asked: list[SimpleNam
     (call,) = asked
     assert (call.config.data.name, call.config.model.name) == ("digits", "vit_tiny")
     assert (call.sparse.epochs, call.sparse.dense_epochs, call.sparse.algorithm) == (3, 3, "rsst")
+
+
+def test_its_folder_stands_for_the_network_it_ended_with(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sparsify", "mini.yaml", "--algorithm", "oneshot", *TINY, "--out", "x", "--json"]) == 0
+    row = json.loads(capsys.readouterr().out)["rows"][-1]
+    assert main(["eval", "x", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["accuracy"] == pytest.approx(row["test_accuracy"])
+    assert found["data"] == settings().data.name
+    loaded = vitscope.load_model("x")
+    assert sum(weight.numel() for weight in loaded.parameters()) == row["params"]

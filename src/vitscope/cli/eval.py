@@ -16,6 +16,7 @@ from vitscope.core.flags import parse_flags
 from vitscope.core.run_layout import CONFIG, MODEL
 from vitscope.core.strict_json import encode
 from vitscope.data.config import DataConfig
+from vitscope.sparse.config import TRAIN
 from vitscope.train.config.read import read_train_config
 
 PROG = "vitscope eval"
@@ -75,9 +76,10 @@ def run(args: Sequence[str]) -> int:
 
 
 def _data(command: EvalCommand, folder: Path) -> DataConfig:
-    """The run's data, other data asked for, or both: another set, split as the run's was."""
-    settings = folder.parent / CONFIG
-    if folder.name == MODEL and settings.is_file():
+    """The run's data (or a sparse experiment's), other data asked for, or both: another set, split as the run's was."""
+    beside = (folder.parent / name for name in (CONFIG, TRAIN))
+    settings = next((path for path in beside if path.is_file()), None) if folder.name == MODEL else None
+    if settings is not None:
         own = read_train_config(settings).data
         if command.data in (None, own.name):
             return own

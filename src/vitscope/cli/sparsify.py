@@ -60,7 +60,8 @@ class SparsifyCommand(EverydayFlags, SparseConfig):
 def run(args: Sequence[str]) -> int:
     command, settings = read_words(SparsifyCommand(), args, prog=PROG)
     _refuse_several_processes()
-    if command.recipe is None and command.resume and _is_experiment(command.out):
+    if command.recipe is None and command.resume and command.out is not None and command.data is None:
+        _require_experiment(command.out)
         source, train, sparse = _kept(command, settings)
     else:
         source, start = _start(command, settings)
@@ -141,6 +142,16 @@ def _without_its_teacher(run: Path, config: TrainConfig) -> TrainConfig:
 
 def _is_experiment(folder: str | None) -> bool:
     return folder is not None and (Path(folder).expanduser() / SPARSE).is_file()
+
+
+def _require_experiment(folder: str) -> None:
+    if not _is_experiment(folder):
+        there = "a run" if is_run_folder(Path(folder).expanduser()) else "something else"
+        raise UsageError(
+            expected(f"'{folder}'", "the folder of a sparse experiment", there if Path(folder).exists() else "nothing"),
+            where="--resume",
+            fix="name its folder with --out; a new experiment begins with a recipe, a YAML file or a run",
+        )
 
 
 def _kept(command: SparsifyCommand, settings: Sequence[str]) -> tuple[str | None, TrainConfig, SparseConfig]:

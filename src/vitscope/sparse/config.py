@@ -10,8 +10,8 @@ from vitscope.core.suggest import did_you_mean
 
 Algorithm = Literal["rsst", "refill", "imp", "oneshot", "2of4"]
 KIND_NAMES = ("heads", "neurons", "channels")
-SPARSE = "sparse.yaml"
-"""Where an experiment's folder holds these settings: what tells such a folder."""
+SPARSE, TRAIN = "sparse.yaml", "train.yaml"
+"""Where an experiment's folder holds these settings, which tells such a folder, and those of training."""
 SEED = "{seed}"
 """In the name of what rounds begin with: each seed begins with a network of its own."""
 CONTROLS = ("dense", "random", "reinit", "oneshot")

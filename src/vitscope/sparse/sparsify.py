@@ -17,7 +17,7 @@ from vitscope.core.files import write_json
 from vitscope.core.folder_lock import FolderLock
 from vitscope.core.run_layout import LOCK, MODEL
 from vitscope.core.yaml import load_yaml, save_yaml
-from vitscope.sparse.config import SEED, SPARSE, SparseConfig
+from vitscope.sparse.config import SEED, SPARSE, TRAIN, SparseConfig
 from vitscope.sparse.controls import Controls
 from vitscope.sparse.ground import Ground, StoppedError
 from vitscope.sparse.measure import Stopwatch
@@ -30,8 +30,8 @@ from vitscope.sparse.two_of_four import why_no_two_of_four
 from vitscope.train.config import TrainConfig
 from vitscope.train.signals import StopFlag
 
-TRAIN, SOURCE, ROUNDS, SPEED = "train.yaml", "source.json", "rounds.csv", "speed.json"
-"""What an experiment's folder holds beside `SPARSE`. There is no config.yaml in it, as it is no run."""
+SOURCE, ROUNDS, SPEED = "source.json", "rounds.csv", "speed.json"
+"""What an experiment's folder holds beside `SPARSE` and `TRAIN`. There is no config.yaml in it, as it is no run."""
 DEVICE = "loop.device"
 """Where it is computed is no part of what is computed."""
 MAY_CHANGE = ("rounds", "seeds", "controls", "timing")

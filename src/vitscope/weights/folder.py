@@ -170,9 +170,10 @@ def read_notes(folder: Path) -> dict[str, str]:
 
 
 def model_folder(source: str | Path) -> Path:
-    """The folder a model lies in: of a run its `model/`, else the folder itself."""
+    """The folder a model lies in: of a run, or of whatever holds one as a run does, its `model/`; else the folder
+    itself."""
     folder = Path(source)
-    if (folder / CONFIG).exists() or not is_run_folder(folder):
+    if (folder / CONFIG).exists() or not (is_run_folder(folder) or (folder / MODEL / CONFIG).is_file()):
         return folder
     if not (folder / MODEL).is_dir():
         raise UsageError(
