@@ -136,6 +136,14 @@ def test_only_the_first_seed_is_timed_where_that_is_asked_for(
 # --- the folder ------------------------------------------------------------------------------------------------------
 
 
+def test_it_says_how_far_it_is(tmp_path: Path, dense: str) -> None:
+    said: list[str] = []
+    experiment(tmp_path / "x", source=dense, algorithm="oneshot", controls="dense", rounds=2, say=said.append)
+    told = [line for line in said if line.startswith("network ")]
+    assert [line.split(",")[0] for line in told] == [f"network {number} of 5 is done" for number in range(1, 6)]
+    assert [", about " in line for line in told] == [False, True, True, True, False]
+
+
 def test_the_report_is_there(tmp_path: Path, dense: str) -> None:
     done = experiment(
         tmp_path / "x", source=dense, algorithm="oneshot", controls="random", report=True, title="a title of its own"

@@ -6,7 +6,7 @@ import contextlib
 import json
 import logging
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from vitscope.sparse.controls import Controls
 from vitscope.sparse.ground import Ground, StoppedError
 from vitscope.sparse.measure import Stopwatch
 from vitscope.sparse.report import write_report
+from vitscope.sparse.report.words import lasting
 from vitscope.sparse.rounds import rounds_of
 from vitscope.sparse.rows import DENSE, Row, write_rows
 from vitscope.sparse.tell import row_of
@@ -121,6 +122,7 @@ def _rounds(trial: Trial, rows: list[Row], folder: Path, stopwatch: Stopwatch | 
     def enter(row: Row) -> None:
         rows.append(row)
         write_rows(folder / ROUNDS, rows)
+        trial.ground.say(how_far(rows, sparse))
 
     sparse = trial.ground.sparse
     enter(
@@ -131,6 +133,15 @@ def _rounds(trial: Trial, rows: list[Row], folder: Path, stopwatch: Stopwatch | 
         enter(row_of(trial, number, sparse.algorithm, found, root=folder, stopwatch=stopwatch))
         for name, control in controls.outcomes(number, found):
             enter(row_of(trial, number, f"control:{name}", control, root=folder))
+
+
+def how_far(rows: Sequence[Row], sparse: SparseConfig) -> str:
+    """Of all networks, and how long the others take if they take as long as those of rounds did so far."""
+    in_all = sparse.seeds * (1 + sparse.rounds * (1 + len(sparse.held_against)))
+    took = [row.seconds for row in rows if row.round]
+    left = in_all - len(rows)
+    rest = f", about {lasting(left * sum(took) / len(took))} to go" if took and left > 0 else ""
+    return f"network {len(rows)} of {in_all} is done{rest}"
 
 
 def _last(rows: list[Row]) -> Row:
