@@ -90,6 +90,20 @@ def test_a_tenth_of_a_point_does_not_look_like_a_fall(tmp_path: Path, drawn: lis
     assert high - low >= 0.0199
 
 
+def test_what_is_far_below_is_named_and_does_not_press_the_others_together(tmp_path: Path, drawn: list[Figure]) -> None:
+    rows = [
+        replace(row, test_accuracy=0.19 + 0.001 * row.round) if row.network == "control:reinit" else row
+        for row in experiment(rounds=2)
+    ]
+    draw_tradeoff(rows, tmp_path / "x.png")
+    axes = drawn[-1].axes[1]
+    assert axes.get_ylim()[0] > 0.8
+    assert [text.get_text() for text in axes.texts] == ["below the picture: new weights 19 %"]
+    draw_tradeoff(experiment(rounds=2), tmp_path / "x.png")
+    axes = drawn[-1].axes[1]
+    assert not axes.texts
+
+
 def test_validation_stands_in_and_says_so(tmp_path: Path, drawn: list[Figure]) -> None:
     rows = [replace(row, test_accuracy=None) for row in experiment(rounds=1)]
     draw_tradeoff(rows, tmp_path / "a.png")

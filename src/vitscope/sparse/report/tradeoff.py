@@ -35,6 +35,8 @@ NAMES = {
 }
 LEAST_RANGE = {SHARE: 0.1, SPEED: 0.2}
 LEAST_RANGE_OF_ACCURACY = 0.02
+FAR = 4
+"""A control that is further below than so many times the range of all others is named and not shown."""
 TITLES = {
     SPEED: "Accuracy against measured speed-up, labelled with the share removed",
     SHARE: "Accuracy over share removed",
@@ -98,6 +100,33 @@ def _panel(axes: Axes, series: Sequence[Series], x: str, y: str, launches: str) 
             label=lettering(short_name(one.name), 30),
         )
     _scale(axes, x, y)
+    if y != SPEED:
+        _leave_out_far_below(axes, series, x, y)
+
+
+def _leave_out_far_below(axes: Axes, series: Sequence[Series], x: str, y: str) -> None:
+    """New weights that have not learnt yet would press everything else into a line."""
+    heights = {one.name: [up for _, up in (*middles_of(one, x, y), *dots_of(one, x, y))] for one in series}
+    controls = sorted(
+        (name for name in heights if name.startswith("control:")), key=lambda name: min(heights[name] or [1])
+    )
+    shown = {name: values for name, values in heights.items() if values}
+    far: list[str] = []
+    for name in controls:
+        others = [up for other, values in shown.items() if other != name for up in values]
+        if name not in shown or not others:
+            continue
+        room = max(LEAST_RANGE_OF_ACCURACY, max(others) - min(others))
+        if max(shown[name]) < min(others) - FAR * room:
+            far.append(name)
+            del shown[name]
+    if not far:
+        return
+    values = [up for up_here in shown.values() for up in up_here]
+    room = max(LEAST_RANGE_OF_ACCURACY, max(values) - min(values))
+    axes.set_ylim(min(values) - 0.35 * room, max(values) + 0.15 * room)
+    told = ", ".join(f"{short_name(name)} {100 * min(heights[name]):.0f} %" for name in far)
+    axes.text(0.02, 0.03, f"below the picture: {told}", transform=axes.transAxes, color=GREY, fontsize=8.5)
 
 
 def _scale(axes: Axes, x: str, y: str) -> None:
