@@ -347,5 +347,9 @@ def test_its_folder_stands_for_the_network_it_ended_with(capsys: pytest.CaptureF
     found = json.loads(capsys.readouterr().out)
     assert found["accuracy"] == pytest.approx(row["test_accuracy"])
     assert found["data"] == settings().data.name
+    card = Path("x/model/README.md").read_text()
+    assert "## How it was made smaller\n\n`vitscope sparsify`: oneshot, rate 0.4, rounds: 1, 2 epochs\n" in card
+    assert "heads: 4 of 6 are left" in card
+    assert f"parameters: {row['params']:,} of " in card
     loaded = vitscope.load_model("x")
     assert sum(weight.numel() for weight in loaded.parameters()) == row["params"]

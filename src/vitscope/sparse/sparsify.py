@@ -22,6 +22,7 @@ from vitscope.sparse.controls import Controls
 from vitscope.sparse.ground import Ground, StoppedError
 from vitscope.sparse.measure import Stopwatch
 from vitscope.sparse.report import write_report
+from vitscope.sparse.report.card import how_it_was_made_smaller
 from vitscope.sparse.report.words import lasting
 from vitscope.sparse.rounds import rounds_of
 from vitscope.sparse.rows import DENSE, Row, write_rows
@@ -30,6 +31,7 @@ from vitscope.sparse.trial import Trial, begin_trial, refuse_other_units
 from vitscope.sparse.two_of_four import why_no_two_of_four
 from vitscope.train.config import TrainConfig
 from vitscope.train.signals import StopFlag
+from vitscope.weights.folder import README
 
 SOURCE, ROUNDS, SPEED = "source.json", "rounds.csv", "speed.json"
 """What an experiment's folder holds beside `SPARSE` and `TRAIN`. There is no config.yaml in it, as it is no run."""
@@ -111,7 +113,7 @@ def sparsify(
         except StoppedError as stopped:
             say(f"stopped; everything is saved in {folder}")
             return Experiment(folder, "stopped", stopped.exit_code, rows)
-        _put_model(folder, rows)
+        _put_model(folder, rows, sparse)
         write_report(folder, rows, settings=in_words(config, sparse, source), title=title or f"{sparse.algorithm}")
         return Experiment(folder, "finished", EXIT_DONE, rows)
 
@@ -149,11 +151,13 @@ def _last(rows: list[Row]) -> Row:
     return [row for row in rows if row.seed == rows[0].seed and not row.is_control][-1]
 
 
-def _put_model(folder: Path, rows: list[Row]) -> None:
+def _put_model(folder: Path, rows: list[Row], sparse: SparseConfig) -> None:
     """A copy where verbs look for a model, all of it or nothing."""
     hidden = folder / f".{MODEL}"
     shutil.rmtree(hidden, ignore_errors=True)
     shutil.copytree(folder / _last(rows).model, hidden)
+    with (hidden / README).open("a", encoding="utf-8") as card:
+        card.write(f"\n{how_it_was_made_smaller(rows[0], _last(rows), sparse)}")
     shutil.rmtree(folder / MODEL, ignore_errors=True)
     hidden.rename(folder / MODEL)
 
