@@ -353,3 +353,19 @@ def test_its_folder_stands_for_the_network_it_ended_with(capsys: pytest.CaptureF
     assert f"parameters: {row['params']:,} of " in card
     loaded = vitscope.load_model("x")
     assert sum(weight.numel() for weight in loaded.parameters()) == row["params"]
+
+
+def test_resumed_it_takes_every_word_that_is_typed(asked: list[SimpleNamespace]) -> None:
+    """Also those that say what is meant without them."""
+    Path("x").mkdir()
+    save_yaml(settings(), Path("x/train.yaml"))
+    save_yaml(SparseConfig(controls="all", rounds=3, timing="none"), Path("x/sparse.yaml"))
+    Path("x/source.json").write_text('{"source": null}')
+    assert main(["sparsify", "--resume", "--out", "x", "--json", "--seeds", "2"]) == 0
+    assert (
+        main(["sparsify", "--resume", "--out", "x", "--json", "--controls", "none", "--rounds=1", "--timing", "all"])
+        == 0
+    )
+    kept, changed = (call.sparse for call in asked)
+    assert (kept.controls, kept.rounds, kept.seeds, kept.timing) == ("all", 3, 2, "none")
+    assert (changed.controls, changed.rounds, changed.seeds, changed.timing) == ("none", 1, 1, "all")

@@ -62,7 +62,7 @@ def run(args: Sequence[str]) -> int:
     _refuse_several_processes()
     if command.recipe is None and command.resume and command.out is not None and command.data is None:
         _require_experiment(command.out)
-        source, train, sparse = _kept(command, settings)
+        source, train, sparse = _kept(command, settings, args)
     else:
         source, start = _start(command, settings)
         # --epochs is of a round, and not of the dense network.
@@ -154,15 +154,16 @@ def _require_experiment(folder: str) -> None:
         )
 
 
-def _kept(command: SparsifyCommand, settings: Sequence[str]) -> tuple[str | None, TrainConfig, SparseConfig]:
-    """An experiment's own settings, with more rounds, seeds or controls where they were typed."""
+def _kept(
+    command: SparsifyCommand, settings: Sequence[str], args: Sequence[str]
+) -> tuple[str | None, TrainConfig, SparseConfig]:
+    """An experiment's own settings, with other rounds, seeds or controls where they were typed, as `args` shows."""
     from vitscope.sparse.sparsify import kept_settings
 
     train, sparse, source = kept_settings(Path(command.out or "").expanduser())
-    plain, typed = SparsifyCommand(), command
-    changes = {
-        name: getattr(typed, name) for name in field_names(SparseConfig) if getattr(typed, name) != getattr(plain, name)
-    }
+    plain, typed = SparsifyCommand(), {word.partition("=")[0].lstrip("-").replace("-", "_") for word in args}
+    names = (name for name in field_names(SparseConfig) if {name, f"no_{name}"} & typed)
+    changes = {name: getattr(command, name) for name in names}
     everyday = updated(command, epochs=None, **{name: getattr(plain, name) for name in changes})
     return source, resolve(everyday, settings, train, prog=PROG), updated(sparse, **changes)
 
