@@ -26,6 +26,7 @@ DRAWN: dict[str, tuple[tuple[str, str, Bars], ...]] = {
     ),
     "duplicate_only_data": (("Pictures that differ", COUNTED, {"different": "distinct", "looked at": COUNTED}),),
     "validation_leaked": (("Validation pictures in training", "share", {"in training": "share", "all": 1.0}),),
+    "test_leaked": (("Test pictures in training", "share", {"in training": "share", "all": 1.0}),),
     "channels_swapped": (
         ("Difference of the channels", "standard errors", {"as they are": "distance", "reordered": "best"}),
     ),

@@ -21,6 +21,9 @@ OnCheck = Callable[[str], None]
 WhyNot = Literal["ended", "quick", "not chosen", "on request"]
 """An earlier cause makes it meaningless; there is no time for it; others were asked for; it waits to be."""
 
+AFTER_TRAINING = ("test_leaked",)
+"""Causes that training cannot show: it never meets the test part."""
+
 
 @dataclass(frozen=True)
 class Asked:
@@ -162,7 +165,7 @@ def examine(
 def _is_known(report: Report) -> bool:
     """Whether a cause is as sure as training could make it. Settings never are: they may hurt less than it seems."""
     causes = [one for asked in report.asked if asked.check.stage != "settings" for one in asked.seen.findings]
-    return any(one.confidence >= NO_NEED_TO_TRAIN for one in causes)
+    return any(one.confidence >= NO_NEED_TO_TRAIN and one.cause not in AFTER_TRAINING for one in causes)
 
 
 def _asked(patient: Patient, check: Check) -> Asked:

@@ -38,6 +38,21 @@ NOTES: tuple[Remark, ...] = (
         ),
     ),
     Remark(
+        name="few_test_leaks",
+        text=Text(
+            "{found} test pictures have a copy in training: too few to change the result.",
+            "有 {found} 张测试图像在训练集中存在副本：数量太少，不影响结果。",
+        ),
+    ),
+    Remark(
+        name="validation_became_test",
+        text=Text(
+            "The given '{name}' is the test part here; validation is {share:.0%} of the given '{train}'. With a part "
+            "called 'test' beside them both stay as they are.",
+            "给定的“{name}”在这里用作测试集；验证集取自给定的“{train}”的 {share:.0%}。若另有名为“test”的部分，两者都保持原样。",
+        ),
+    ),
+    Remark(
         name="classes_unequal",
         text=Text(
             "Class {frequent} has {ratio:.0f} times as many training pictures as class {rare}.",

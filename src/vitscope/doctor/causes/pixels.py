@@ -155,6 +155,23 @@ PIXELS: tuple[Cause, ...] = (
         effect=Text("Validation falls to its true value.", "验证准确率会降到真实水平。"),
     ),
     Cause(
+        name="test_leaked",
+        title=Text("Test pictures that are in training too", "测试图像泄漏到了训练集"),
+        evidence=Text(
+            "{found} of {pictures} test pictures that were looked at have a copy in training, about {share:.0%} of all.",
+            "在查看的 {pictures} 张测试图像中，有 {found} 张在训练集中存在副本，约占全部的 {share:.0%}。",
+        ),
+        cost=Text(
+            "The test measures memory: its accuracy is better than new pictures will show.",
+            "测试测到的是记忆：准确率虚高，换成新图像就达不到。",
+        ),
+        action=Text(
+            "Take the copies out of training, or test on other pictures; `vitscope data` lists them.",
+            "从训练集中移除这些副本，或换用别的图像做测试；`vitscope data` 会列出它们。",
+        ),
+        effect=Text("Test accuracy falls to its true value.", "测试准确率会降到真实水平。"),
+    ),
+    Cause(
         name="channels_swapped",
         title=Text("Colours in another order in validation than in training", "训练集与验证集的颜色通道顺序不同"),
         evidence=Text(

@@ -37,6 +37,9 @@ LEAKED_SHARE = 0.05
 """Of validation pictures that training has too. CIFAR-10 has 0.3 % by nature; no healthy set we have reaches 1 %."""
 LEAKED_PICTURES = 3
 """Fewer copies across parts are chance."""
+TEST_READ, TEST_DECODED, TEST_SECONDS = 65_536, 2048, 0.5
+"""Pictures of training, and of test, that are read to look for copies, those that are decoded too, and the time for
+each part each way: 2 s in all at most, of the 20 s of a quick examination."""
 WINDOW_SHARE, WINDOW_LEAST = 3 / 8, 5
 """Of a picture's side, and pixels at least: what is looked for of a picture that may be shifted. It stays inside where
 a crop moves by 4 of 32 pixels, and two pictures hardly share it by chance."""

@@ -1,4 +1,4 @@
-"""Are validation pictures kept from training?"""
+"""Are validation and test pictures kept from training?"""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from vitscope.data.dataset import Dataset
 from vitscope.data.survey.near import SIDE, near_pairs
 from vitscope.doctor.checks.data.cropped import found_cropped
+from vitscope.doctor.checks.data.held_back import given_as_test, leak_into_test
 from vitscope.doctor.checks.data.plain import is_varied, plain_survey
 from vitscope.doctor.finding import Finding, Note, Seen
 from vitscope.doctor.glance import Glance, glance
@@ -18,6 +19,16 @@ from vitscope.doctor.thresholds.data import DISTINCT_SHARE, LEAKED_PICTURES, LEA
 
 
 def leaks(patient: Patient) -> Seen:
+    seen = _into_validation(patient)
+    if seen.left_out is None and patient.dataset is not None:
+        told = (leak_into_test(patient.dataset), given_as_test(patient.dataset))
+        seen.findings += [one for one in told if isinstance(one, Finding)]
+        seen.notes += [one for one in told if isinstance(one, Note)]
+        seen.measured["test_found"] = next((one.numbers["found"] for one in told[:1] if one is not None), 0)
+    return seen
+
+
+def _into_validation(patient: Patient) -> Seen:
     if patient.val is None:
         return Seen(left_out="no_validation_part")
     train, val = glance(patient), glance(patient, "val")
