@@ -15,7 +15,7 @@ from doctor import stand_ins
 from vitscope.cli.main import main
 from vitscope.doctor import checks, settings_door
 from vitscope.doctor.check import Check
-from vitscope.doctor.finding import Seen
+from vitscope.doctor.finding import Change, Finding, Seen
 from vitscope.doctor.report.wrap import width_of
 from vitscope.train.config.read import read_train_config
 
@@ -55,6 +55,17 @@ def test_healthy_and_unwell_both_exit_with_0(capsys: pytest.CaptureFixture[str])
         out.split()
     )
     assert max(map(width_of, out.splitlines())) <= 80
+
+
+def test_what_is_only_possible_has_nothing_to_fix(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    finding = Finding("stand_in_labels", 0.4, {"share": 0.4}, (Change("optim.lr", 1e-3),))
+    use(monkeypatch, Check("plain_check", "forward", lambda patient: Seen(findings=[finding])))
+    out, _ = doctor(capsys, *SMALL)
+    assert out.startswith("cannot tell")
+    assert "--optim.lr 0.001" in out
+    assert "--fix" not in out
 
 
 def test_chinese_is_chinese_throughout(capsys: pytest.CaptureFixture[str]) -> None:

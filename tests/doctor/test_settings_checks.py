@@ -17,6 +17,7 @@ from vitscope.doctor.checks.settings.head_dim import head_dim
 from vitscope.doctor.checks.settings.lone_batch import lone_batch
 from vitscope.doctor.checks.settings.patches import patches
 from vitscope.doctor.checks.settings.position_table import position_table
+from vitscope.doctor.examination import examine
 from vitscope.doctor.module_patient import module_patient
 from vitscope.doctor.patient import Patient
 from vitscope.models.layers.position import sincos_2d
@@ -41,13 +42,19 @@ def test_healthy_patients(patient: Make, name: str) -> None:
         assert causes(check.ask(one)) == [], check.name
 
 
-@pytest.mark.parametrize(("heads", "confidence"), [(8, 0.88), (4, 0.6)])
+@pytest.mark.parametrize(("heads", "confidence"), [(8, 0.88), (4, 0.4)])
 def test_narrow_heads(patient: Make, heads: int, confidence: float) -> None:
     seen = head_dim(patient(small_vit(num_heads=heads)))
     assert causes(seen) == ["head_dim_too_small"]
     assert seen.findings[0].confidence == confidence
     assert seen.findings[0].numbers["dim"] == 64 // heads
     assert seen.findings[0].numbers["better"] == 2
+
+
+def test_heads_of_16_alone_make_nobody_unwell(patient: Make) -> None:
+    check = [one for one in CHECKS if one.name == "head_dim"]
+    assert examine(patient(small_vit(num_heads=4)), check).verdict == "cannot tell"
+    assert examine(patient(small_vit(num_heads=8)), check).verdict == "unwell"
 
 
 def test_narrow_heads_that_have_learnt_are_a_note(patient: Make) -> None:

@@ -120,6 +120,7 @@ def _show(report: Report, command: DoctorCommand, given: TrainConfig | None, arg
     """The report, then what was written and what to type next. Programs have the same under `files`."""
     from vitscope.cli.doctor_tables import fix_lines, print_report
     from vitscope.doctor.report.words import FIX, heading
+    from vitscope.doctor.thresholds.whole import SURE_ENOUGH
 
     said: list[str] = []
     files: dict[str, str | None] = {}
@@ -131,7 +132,7 @@ def _show(report: Report, command: DoctorCommand, given: TrainConfig | None, arg
         lines, wrote = fix_lines(report, given, command.fix, source=command.recipe or "", language=command.lang)
         said += lines
         files["fix"] = wrote
-    elif given is not None and any(finding.changes for finding in report.findings):
+    elif given is not None and any(one.changes and one.confidence >= SURE_ENOUGH for one in report.findings):
         again = shlex.join(["vitscope", "doctor", *(arg for arg in args if arg != "--json"), "--fix", "better.yaml"])
         said.append(FIX["see"].said(command.lang, {"command": f"`{again}`"}))
     if command.json:

@@ -13,8 +13,8 @@ CAUSES: tuple[Cause, ...] = (
             "每个头只有 {dim} 维（宽度 {width} / {heads} 个头）：其注意力分数的秩最多为 {dim}。",
         ),
         cost=Text(
-            "Narrow heads cannot pick out single tokens: accuracy suffers, and training may not converge.",
-            "过窄的头无法挑出单个 token：准确率下降，训练可能不收敛。",
+            "Narrow heads can hardly pick out single tokens: accuracy may suffer, and training may not converge.",
+            "过窄的头很难挑出单个 token：准确率可能下降，训练可能不收敛。",
         ),
         action=Text(
             "Fewer heads for the same width: num_heads={better}; 32 to 64 numbers a head work best.",

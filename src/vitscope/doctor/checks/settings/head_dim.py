@@ -5,7 +5,7 @@ from __future__ import annotations
 from vitscope.doctor.anatomy import looks_trained
 from vitscope.doctor.finding import Change, Finding, Note, Seen
 from vitscope.doctor.patient import Patient
-from vitscope.doctor.thresholds.settings import MODEST_HEAD, SMALL_HEAD
+from vitscope.doctor.thresholds.settings import MODEST_HEAD, MODEST_HEAD_SURE, SMALL_HEAD, SMALL_HEAD_SURE
 from vitscope.train.guide import HEAD_DIM
 
 
@@ -18,7 +18,8 @@ def head_dim(patient: Patient) -> Seen:
     seen = Seen(measured={"head_dim": dim})
     if dim <= MODEST_HEAD and not (facts.is_pretrained or looks_trained(patient.model)):  # what has learnt, can
         changes = (Change("model.num_heads", numbers["better"]),) if patient.settings is not None else ()
-        seen.findings.append(Finding("head_dim_too_small", 0.88 if dim <= SMALL_HEAD else 0.6, numbers, changes))
+        sure = SMALL_HEAD_SURE if dim <= SMALL_HEAD else MODEST_HEAD_SURE
+        seen.findings.append(Finding("head_dim_too_small", sure, numbers, changes))
     elif dim < HEAD_DIM[0]:
         seen.notes.append(Note("head_dim_small", numbers))
     return seen
