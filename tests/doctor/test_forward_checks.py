@@ -14,9 +14,10 @@ from torch.nn import functional as F
 
 from doctor.conftest import CLASSES, pictures, small_vit
 from doctor.healthy import PlainBlock, PlainViT, healthy, plain_cnn
+from doctor.seen import causes
 from vitscope.doctor.causes import NOTES, cause_for
 from vitscope.doctor.checks import forward
-from vitscope.doctor.checks.forward.position import shuffled_patches
+from vitscope.doctor.checks.forward.position import position, shuffled_patches
 from vitscope.doctor.examination import Report, examine
 from vitscope.doctor.finding import Finding
 from vitscope.doctor.patient import Patient
@@ -193,6 +194,15 @@ def test_positions(patient: Make) -> None:
     frozen = PlainViT()
     frozen.pos_embed = nn.Parameter(torch.randn(1, 1, 64).expand(1, 16, 64).clone(), requires_grad=False)
     assert first(patient(frozen)).cause == "no_position_information"
+
+
+def test_large_pixels_do_not_hide_positions(patient: Make) -> None:
+    images, labels = pictures(size=32)
+    raw = (images.clamp(-3, 3) + 3) * 425
+    asked = {"images": raw, "labels": labels, "val_loader": None}
+    model = {"img_size": 32, "patch_size": 16}
+    assert causes(position(patient(small_vit(**model), **asked))) == []
+    assert causes(position(patient(small_vit(**model, position="none"), **asked))) == ["no_position_information"]
 
 
 def test_patches_change_places_and_nothing_else() -> None:

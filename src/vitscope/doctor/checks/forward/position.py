@@ -13,6 +13,7 @@ from vitscope.doctor.attention_parts import is_attention
 from vitscope.doctor.checks.forward.dependence import features_of
 from vitscope.doctor.finding import Finding, Seen
 from vitscope.doctor.patient import Patient
+from vitscope.doctor.thresholds.data import FAR_MEAN, WIDE_STD
 from vitscope.doctor.thresholds.forward import FORWARD_PICTURES, POSITION_ROUNDINGS, POSITION_SHARE
 
 
@@ -26,6 +27,7 @@ def position(patient: Patient) -> Seen:
     if rows * columns < 4 or (rows * patch[0], columns * patch[1]) != tuple(images.shape[-2:]):
         return Seen(left_out="no_patches")
     patient.model.eval()
+    images = in_usual_range(images)
     shuffled = shuffled_patches(
         images, patch, torch.randperm(rows * columns, generator=torch.Generator().manual_seed(1))
     )
@@ -38,6 +40,15 @@ def position(patient: Patient) -> Seen:
         numbers = {"moved": share, "patches": rows * columns}
         seen.findings.append(Finding("no_position_information", 0.96, numbers))
     return seen
+
+
+def in_usual_range(images: Tensor) -> Tensor:
+    """Pixels that were never normalised, normalised: bytes are so large that a position table of the usual size is lost
+    beside them, which is their fault and not the table's."""
+    mean, std = images.mean((0, 2, 3), keepdim=True), images.std((0, 2, 3), keepdim=True)
+    if bool(((mean.abs() <= FAR_MEAN) & (std <= WIDE_STD)).all()):
+        return images
+    return (images - mean) / std.clamp(min=1e-6)
 
 
 def nudge(patient: Patient) -> None:
