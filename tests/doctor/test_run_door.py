@@ -161,6 +161,28 @@ def test_curves_of_every_kind(folder: Callable[..., Path]) -> None:
     assert report.findings[0].numbers["began"] == 13
 
 
+def test_advice_names_the_runs_own_settings(folder: Callable[..., Path]) -> None:
+    flat = [CHANCE] * 20
+    path = folder(flat, flat, step={"train/grad_norm": 1e-8})
+    for name in ("plateaued", "run_gradients_vanish"):
+        (told,) = [one for one in examine_run(path).as_json()["findings"] if one["cause"] == name]
+        assert f"`vitscope doctor {path / 'config.yaml'}`" in told["action"]
+        (told,) = [one for one in examine_run(path).as_json(language="zh")["findings"] if one["cause"] == name]
+        assert f"`vitscope doctor {path / 'config.yaml'}`" in told["action"]
+    assert "labels" in examine_run(path, only=("curve",)).as_json()["findings"][0]["action"]
+
+
+def test_training_longer_may_help_where_validation_falls_to_the_end(folder: Callable[..., Path]) -> None:
+    """As with a schedule that ends: both fell in the later half, and no more in the last epochs."""
+    path = folder(smooth(), smooth(low=0.15))
+    assert "training longer may help" in " ".join(str(examine_run(path)).split())
+    ended = [*smooth(20, low=0.3)[:16], *[0.85, 0.852, 0.851, 0.853]]
+    ended[10:16] = [1.2, 1.1, 1.0, 0.95, 0.9, 0.86]
+    report = examine_run(folder(ended, ended))
+    assert found(report) == []
+    assert report.notes == []
+
+
 def test_a_run_at_work_has_not_underfitted(folder: Callable[..., Path]) -> None:
     slow = list(map(float, CHANCE * np.exp(-np.arange(10) / 40)))
     assert found(examine_run(folder(slow, slow))) == ["underfitting"]

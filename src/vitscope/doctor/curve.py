@@ -57,7 +57,9 @@ class CurveVerdict:
     is_rising: bool = False
     """Whether the validation loss itself rises; otherwise overfitting shows in the gap alone."""
     is_falling: bool = False
-    """Whether both losses came down in the later half: more epochs would help."""
+    """Whether both losses came down in the later half."""
+    falls_at_end: bool = False
+    """Whether validation did so to the end, beyond its noise: more epochs may help."""
     is_overconfident: bool = False
     """Whether validation loss rises while accuracy rises too: answers get surer faster than better."""
     rise: float = 0.0
@@ -102,6 +104,7 @@ def _said(
         began=began,
         best=facts.val_epochs[facts.best] if best is None else best,
         is_falling=facts.is_falling,
+        falls_at_end=facts.falls_at_end,
         is_overconfident=facts.is_overconfident,
         rise=math.expm1(facts.rise),
         gap=facts.gap,

@@ -117,6 +117,13 @@ class Facts:
             self.val_epochs, self.val_scaled, self.noise, 2.0
         )
 
+    @cached_property
+    def falls_at_end(self) -> bool:
+        """Where a schedule ends, losses often fall no more, although they did in the later half."""
+        last = max(4, len(self.val) // 4)
+        slope, error = slope_of(self.val_epochs[-last:], self.val_scaled[-last:], self.noise)
+        return self.is_falling and slope < -2.0 * error
+
     @staticmethod
     def _falls(epochs: list[float], values: Numbers, noise: float, sure: float) -> bool:
         later = len(values) // 2

@@ -10,7 +10,7 @@ from vitscope.core.run_view import RunView
 from vitscope.doctor.curve import Curve, CurveVerdict, judge_curve
 from vitscope.doctor.finding import Change, Finding, Note, Seen
 from vitscope.doctor.picture import Line, Picture
-from vitscope.doctor.run_record import lower_lr, lr_at
+from vitscope.doctor.run_record import config_file, lower_lr, lr_at
 
 
 def curve_check(run: RunView) -> Seen:
@@ -30,7 +30,7 @@ def curve_check(run: RunView) -> Seen:
         seen.left_out = "too_few_epochs"
         return seen
     last = curve.epochs[-1]
-    if verdict.is_falling and verdict.kind in ("healthy", "underfitting"):
+    if verdict.falls_at_end and verdict.kind in ("healthy", "underfitting"):
         seen.notes.append(Note("still_improving", {"epoch": last}))
     elif verdict.kind == "overfitting" and verdict.is_rising:
         seen.notes.append(Note("stop_earlier", {"best": verdict.best, "epoch": last}))
@@ -61,6 +61,7 @@ def _finding(run: RunView, curve: Curve, verdict: CurveVerdict, picture: Picture
         "level": verdict.level,
         "swing": verdict.swing,
         "lr": lr_at(run, None),
+        "config": config_file(run),
     }
     if verdict.is_rising:
         numbers |= {"best": verdict.best, "val_best": min(val), "rise": verdict.rise}

@@ -13,7 +13,7 @@ from vitscope.core.run_view import RunView
 from vitscope.doctor.finding import Finding, Note, Seen
 from vitscope.doctor.monitor import FILE, warnings
 from vitscope.doctor.picture import Line, Picture
-from vitscope.doctor.run_record import has_much_to_learn, json_lines, loss_at_end, lower_lr, lr_at
+from vitscope.doctor.run_record import config_file, has_much_to_learn, json_lines, loss_at_end, lower_lr, lr_at
 from vitscope.doctor.thresholds.monitor import GRADIENT_EXPLODES, GRADIENT_VANISHES, LAYER_GRADIENT_HIGH, UPDATE_HIGH
 from vitscope.doctor.thresholds.runs import LOOKS_NEEDED, RUN_UPDATES_HIGH
 
@@ -55,7 +55,7 @@ def _gradients(run: RunView, later: Sequence[dict[str, Any]], medians: dict[str,
         return
     largest, least = max(medians, key=medians.__getitem__), min(medians, key=medians.__getitem__)
     picture = _bars("Gradient of each layer", medians, LAYER_GRADIENT_HIGH)
-    numbers = {"looks": len(later), "norm": total, "loss": loss_at_end(run, len(later))}
+    numbers = {"looks": len(later), "norm": total, "loss": loss_at_end(run, len(later)), "config": config_file(run)}
     if not total <= GRADIENT_EXPLODES:
         named = {**numbers, "layer": largest, "of_layer": medians[largest]}
         seen.findings.append(Finding("run_gradients_explode", 0.85, named, lower_lr(run), picture=picture))

@@ -9,7 +9,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from vitscope.core.run_layout import BAD_SAMPLES, DIAGNOSTICS
+from vitscope.core.run_layout import BAD_SAMPLES, CONFIG, DIAGNOSTICS
 from vitscope.core.run_view import RunView
 from vitscope.core.strict_json import decode
 from vitscope.doctor.finding import Change, Finding, Note, Seen
@@ -74,7 +74,7 @@ def gradient_norms_check(run: RunView) -> Seen:
     count = max(10, int(len(norms) * RUN_LAST_SHARE))
     first, last = statistics.median(norms[:count]), statistics.median(norms[-count:])
     loss = loss_at_end(run, count)
-    numbers = {"count": count, "norm": last, "before": first, "loss": loss}
+    numbers = {"count": count, "norm": last, "before": first, "loss": loss, "config": config_file(run)}
     measured = {"first_norm": first, "last_norm": last, "largest_norm": max(norms)}
     picture = Picture("Gradient norm", "step", "norm", [Line("norm", steps, norms)], log_y=True)
     seen = Seen(measured=measured, picture=picture)
@@ -118,6 +118,12 @@ def lr_at(run: RunView, step: int | None) -> float:
     if step is None:
         return max(rates)
     return next((rate for at, rate in zip(reversed(steps), reversed(rates), strict=True) if at <= step), rates[-1])
+
+
+def config_file(run: RunView) -> str:
+    """The run's settings as they are typed after a command; a word for them where the run has none."""
+    path = run.path / CONFIG
+    return shlex.quote(str(path)) if path.is_file() else CONFIG
 
 
 def lower_lr(run: RunView) -> tuple[Change, ...]:

@@ -70,9 +70,9 @@ CURVE_CAUSES: tuple[Cause, ...] = (
         ),
         cost=Text("More epochs will not help.", "再多训练几轮也没有用。"),
         action=Text(
-            "Examine the set-up (`vitscope doctor CONFIG`): overfit one batch first; if that works it is the learning rate, "
-            "if not an error.",
-            "检查训练设置（`vitscope doctor 配置文件`）：先做单批次过拟合；能背下来就是学习率的问题，否则就有错误。",
+            "`vitscope doctor {config}` examines its settings: it tells labels that have nothing to do with their pictures, "
+            "a learning rate that does not fit and errors in the model from each other.",
+            "用 `vitscope doctor {config}` 检查它的设置：可以区分标签与图像无关、学习率不合适和模型有错误这几种原因。",
         ),
         effect=Text("The cause is found before more time is spent.", "在花更多时间之前找到原因。"),
     ),
@@ -173,8 +173,8 @@ CURVE_CAUSES: tuple[Cause, ...] = (
         ),
         cost=Text("Nothing moves any more.", "权重已不再更新。"),
         action=Text(
-            "Examine the set-up (`vitscope doctor CONFIG`): initialisation, norms and residuals.",
-            "检查训练设置（`vitscope doctor 配置文件`）：初始化、归一化与残差。",
+            "Examine its settings (`vitscope doctor {config}`): initialisation, norms and residuals.",
+            "检查它的设置（`vitscope doctor {config}`）：初始化、归一化与残差。",
         ),
         effect=Text("Gradients reach every layer.", "梯度能到达每一层。"),
     ),
@@ -188,8 +188,8 @@ CURVE_CAUSES: tuple[Cause, ...] = (
         ),
         cost=Text("Nothing moves any more.", "权重已不再更新。"),
         action=Text(
-            "Examine the set-up (`vitscope doctor CONFIG`): initialisation, norms and residuals, from {layer} on.",
-            "检查训练设置（`vitscope doctor 配置文件`）：从 {layer} 开始，看初始化、归一化与残差。",
+            "Examine its settings (`vitscope doctor {config}`): initialisation, norms and residuals, from {layer} on.",
+            "检查它的设置（`vitscope doctor {config}`）：从 {layer} 开始，看初始化、归一化与残差。",
         ),
         effect=Text("Gradients reach every layer.", "梯度能到达每一层。"),
     ),
@@ -238,8 +238,8 @@ CURVE_NOTES: tuple[Remark, ...] = (
     Remark(
         name="still_improving",
         text=Text(
-            "both losses still fell in the later half of {epoch:g} epochs: training longer would help",
-            "在 {epoch:g} 轮的后半段两条损失仍在下降：延长训练会有帮助",
+            "both losses still fell at the end of {epoch:g} epochs, by more than noise: training longer may help",
+            "到第 {epoch:g} 轮结束时两条损失仍在下降，且超过噪声：延长训练可能有帮助",
         ),
     ),
     Remark(
