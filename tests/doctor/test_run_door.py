@@ -310,6 +310,32 @@ def test_the_monitors_rows_name_the_layer(folder: Callable[..., Path]) -> None:
     assert "blocks.0.attn.qkv" in str(report)
 
 
+def early(path: Path, activation: float, update: float) -> Path:
+    """The first look finds a large update, all later ones large values and small updates."""
+    monitored(path, activation={"blocks.0": activation, "norm": 1.0})
+    place = path / "diagnostics" / FILE
+    first, *others = place.read_text().splitlines()
+    changed = {"update": dict.fromkeys(("patch_embed.proj", "blocks.0.attn.qkv", "head"), update)}
+    row = {**json.loads(first), **changed, "activation": {"blocks.0": 2.6, "norm": 1.0}}
+    place.write_text("\n".join([json.dumps(row), *others]) + "\n")
+    return path
+
+
+def test_what_went_wrong_early_is_told_where_nothing_was_learnt_since(folder: Callable[..., Path]) -> None:
+    high = [CHANCE] * 20
+    report = examine_run(early(folder(high, high), activation=7924.0, update=0.88))
+    assert found(report) == ["run_updates_large", "plateaued"]
+    told = " ".join(str(report).split())
+    assert "by 88% of its size, and the values of blocks.0 went from 2.6 to 7,924" in told
+    assert report.findings[0].changes[0].key == "optim.lr"
+    report = examine_run(early(folder(high, high), activation=20.0, update=0.88))
+    assert found(report) == ["plateaued", "run_updates_large"]
+    assert report.findings[1].confidence < 0.8
+    assert found(examine_run(early(folder(high, high), activation=20.0, update=0.2))) == ["plateaued"]
+    learnt = early(folder(smooth(), smooth(low=0.15)), activation=7924.0, update=0.88)
+    assert found(examine_run(learnt)) == [], "who learns is not ill"
+
+
 def test_pictures_that_were_left_out(folder: Callable[..., Path]) -> None:
     path = folder(smooth(), smooth(low=0.15))
     line = json.dumps({"index": 17, "where": "photos/cat/17.jpg", "reason": "the file is missing"})

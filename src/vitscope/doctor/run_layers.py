@@ -15,7 +15,7 @@ from vitscope.doctor.monitor import FILE, warnings
 from vitscope.doctor.picture import Line, Picture
 from vitscope.doctor.run_record import config_file, has_much_to_learn, json_lines, loss_at_end, lower_lr, lr_at
 from vitscope.doctor.thresholds.monitor import GRADIENT_EXPLODES, GRADIENT_VANISHES, LAYER_GRADIENT_HIGH, UPDATE_HIGH
-from vitscope.doctor.thresholds.runs import LOOKS_NEEDED, RUN_UPDATES_HIGH
+from vitscope.doctor.thresholds.runs import LOOKS_NEEDED, RUN_GROWTH, RUN_UPDATES_HIGH
 
 MOST_SHOWN = 16
 """Layers in a picture: those with the largest numbers."""
@@ -23,13 +23,15 @@ MOST_SHOWN = 16
 
 def layers_check(run: RunView) -> Seen:
     """Gradients by medians over the later half of the looks, updates over all, as rates fall towards the end: what is
-    large once is what clipping is for. What is not finite once is told."""
+    large once is what clipping is for. What is not finite once is told, and so is what threw the layers out of range
+    early, if the run has learnt nothing since."""
     rows = _standing(run)
     if not rows:
         return Seen(left_out="not_monitored")
     warned = Counter(kind for row in rows for kind, _ in warnings(row))
     seen = Seen(measured={"looks": len(rows), "warnings": dict(warned.most_common(50))})
     _not_finite(rows, seen)
+    _thrown_out(run, rows, seen)
     if len(rows) < LOOKS_NEEDED:
         seen.left_out = None if seen.findings else "too_few_looks"
         return seen
@@ -47,6 +49,35 @@ def _not_finite(rows: Sequence[dict[str, Any]], seen: Seen) -> None:
                 Finding("layer_not_finite", 0.9, {"layer": bad[0], "at": row["step"], "count": len(bad)})
             )
             return
+
+
+def _thrown_out(run: RunView, rows: Sequence[dict[str, Any]], seen: Seen) -> None:
+    """A few large steps at the beginning can make values so large that later ones, however small a share of the weights
+    they move, mend nothing."""
+    looks = [row for row in rows if row["update"]]
+    if not looks or not has_much_to_learn(run, 10):
+        return
+    worst = max(looks, key=lambda row: max(row["update"].values()))
+    update = worst["update"]
+    layer = max(update, key=update.__getitem__)
+    middle = statistics.median(update.values())
+    numbers = {"at": worst["step"], "layer": layer, "ratio": update[layer], "lr": lr_at(run, None)}
+    numbers["config"] = config_file(run)
+    first = rows[0]["activation"]
+    largest = {name: max(row["activation"].get(name, 0.0) for row in rows) for name in first}
+    growth = {name: largest[name] / max(first[name], 1.0) for name in first if math.isfinite(largest[name])}
+    grown = max(growth, key=growth.__getitem__, default=None)
+    seen.measured |= {"largest_update": update[layer], "largest_growth": 0.0 if grown is None else growth[grown]}
+    if grown is not None and growth[grown] > RUN_GROWTH and update[layer] > UPDATE_HIGH:
+        numbers |= {"grown": grown, "first": first[grown], "largest": largest[grown]}
+        known = [row for row in rows if grown in row["activation"]]
+        line = Line(grown, [row["step"] for row in known], [row["activation"][grown] for row in known])
+        picture = Picture(f"Largest value of {grown}", "step", "value", [line], log_y=True, mark=worst["step"])
+        seen.findings.append(Finding("run_updates_large", 0.87, numbers, lower_lr(run), picture=picture))
+    elif middle > RUN_UPDATES_HIGH:
+        picture = _bars("Update of each layer, as a share of its size", update, UPDATE_HIGH)
+        numbers["middle"] = middle
+        seen.findings.append(Finding("run_updates_large", 0.6, numbers, lower_lr(run), picture=picture))
 
 
 def _gradients(run: RunView, later: Sequence[dict[str, Any]], medians: dict[str, float], seen: Seen) -> None:

@@ -206,6 +206,43 @@ CURVE_CAUSES: tuple[Cause, ...] = (
         effect=Text("Layers move by about a thousandth in one update.", "各层单次更新约为千分之一。"),
     ),
     Cause(
+        name="run_updates_large",
+        title=Text("Single updates move the layers too far", "单次更新幅度过大"),
+        evidence=Text(
+            "At step {at} one update moved {layer} by {ratio:.0%} of its size, and the values of {grown} went from "
+            "{first:.3g} to {largest:,.0f} (learning rate {lr:.2g}; usual updates are 0.1%).",
+            "第 {at} 步的一次更新就让 {layer} 改变了自身大小的 {ratio:.0%}，{grown} 的数值从 {first:.3g} 涨到 "
+            "{largest:,.0f}（学习率 {lr:.2g}；更新通常为 0.1%）。",
+        ),
+        cost=Text(
+            "The first steps threw the weights so far off that later ones cannot bring them back.",
+            "最初几步就把权重推得太远，之后再也回不来。",
+        ),
+        action=Text(
+            "Lower the learning rate by 10 times or more and warm up; `vitscope doctor {config}` looks for a rate that is "
+            "stable.",
+            "把学习率降低 10 倍以上，并加上预热；`vitscope doctor {config}` 会找出稳定的学习率。",
+        ),
+        effect=Text("Values stay in their range, and the loss falls.", "数值保持在正常范围，损失下降。"),
+    ),
+    Cause(
+        name="run_updates_large",
+        title=Text("Single updates move the layers too far", "单次更新幅度过大"),
+        evidence=Text(
+            "At step {at} one update moved half of the layers by {middle:.0%} of their size or more, {layer} by {ratio:.0%} "
+            "(learning rate {lr:.2g}; usual is 0.1%), and little was learnt since.",
+            "第 {at} 步的一次更新就让半数的层改变了自身大小的 {middle:.0%} 以上，其中 {layer} 为 {ratio:.0%}（学习率 "
+            "{lr:.2g}；通常为 0.1%），此后几乎没有学到东西。",
+        ),
+        cost=Text("What was learnt is written over within ten steps.", "学到的内容十步之内就会被覆盖。"),
+        action=Text(
+            "Lower the learning rate by 10 times or more and warm up; `vitscope doctor {config}` looks for a rate that is "
+            "stable.",
+            "把学习率降低 10 倍以上，并加上预热；`vitscope doctor {config}` 会找出稳定的学习率。",
+        ),
+        effect=Text("Layers move by about a thousandth in one update.", "各层单次更新约为千分之一。"),
+    ),
+    Cause(
         name="layer_not_finite",
         title=Text("A layer gives values that are not finite", "有一层输出非有限值"),
         evidence=Text(
