@@ -139,6 +139,33 @@ def test_text_begins_with_the_verdict_and_fits_a_terminal(report: Report, langua
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
+def test_what_is_fine_takes_one_line(language: Any) -> None:
+    fine = [Asked(Check(f"fine_check_{number}", "data", lambda patient: Seen()), 0.5, Seen()) for number in range(30)]
+    bad = Asked(Check("broken_check", "forward", lambda patient: Seen()), 0.0, Seen(), "ValueError: x")
+    dear = [
+        Check("dear_check", "training", lambda patient: Seen()),
+        Check("slow_check", "training", lambda patient: Seen()),
+    ]
+    report = Report([*fine, bad], dear, {"dear_check": "quick", "slow_check": "ended"})
+    text = report.as_text(language=language)
+    lines = text.splitlines()
+    assert len(lines) < 20
+    assert max(map(width_of, lines)) <= 80
+    assert all(f"fine_check_{number}" in text for number in range(30))
+    assert [place for place, line in enumerate(lines) if line.startswith("broken_check")] == [3]
+    told = " ".join(text.split())
+    if language == "en":
+        assert "fine: fine_check_0, fine_check_1," in told
+        assert "fine_check_29 (30 checks, 15.0 s)" in told
+        assert "not asked: dear_check (takes too long for a quick examination)" in told
+        assert "not asked: slow_check (what was found before" in told
+    else:
+        assert "（30 项，15.0 秒）" in told
+        assert "未检查：dear_check（快速检查中省略" in told
+    assert len(report.as_json()["checks"]) == 33
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
 def test_json_is_strict_and_keeps_names_in_english(report: Report, language: Any) -> None:
     found = json.loads(
         json.dumps(report.as_json(language=language), allow_nan=False),

@@ -1,4 +1,5 @@
-"""The report for a terminal: the verdict, the findings, the notes, a line for each check."""
+"""The report for a terminal: the verdict, the findings, the notes, a line for each check that was not fine, and
+one for those that were."""
 
 from __future__ import annotations
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 WIDTH = 80
 COLOURS = {"healthy": "bold green", "unwell": "bold red", "cannot tell": "bold yellow"}
 OUTCOME_COLOURS = {"found something": "red", "failed": "yellow", "left out": "dim", "not asked": "dim"}
+TOGETHER = ("fine", "not asked")
+"""Outcomes whose checks are told in one line."""
 BETWEEN = "  "
 
 
@@ -79,16 +82,34 @@ def _checks(checks: list[ToldCheck], seconds: float, language: Language, width: 
     total = heading("total", language, seconds=heading("seconds", language, seconds=seconds))
     total = f" ({total})" if language == "en" else f"（{total}）"
     yield Line(f"{heading('checks', language)}{total}", "bold")
-    names = max(width_of(check.name) for check in checks)
-    stages = {check.stage: STAGES[check.stage].said(language, {}) for check in checks}
-    stage = max(map(width_of, stages.values()))
-    times = {check.name: heading("seconds", language, seconds=check.seconds) for check in checks}
-    time = max(map(width_of, times.values()))
-    for check in checks:
-        took = times[check.name] if check.outcome != "not asked" else ""
+    apart = [check for check in checks if check.outcome not in TOGETHER]
+    names = max((width_of(check.name) for check in apart), default=0)
+    stages = {check.stage: STAGES[check.stage].said(language, {}) for check in apart}
+    stage = max(map(width_of, stages.values()), default=0)
+    times = {check.name: heading("seconds", language, seconds=check.seconds) for check in apart}
+    time = max(map(width_of, times.values()), default=0)
+    for check in apart:
+        took = times[check.name]
         aligned = " " * (time - width_of(took)) + took
         first = f"{padded(check.name, names)}{BETWEEN}{padded(stages[check.stage], stage)}{BETWEEN}{aligned}{BETWEEN}"
         outcome = OUTCOMES[check.outcome].said(language, {})
         text = outcome if check.reason is None else f"{outcome}{': ' if language == 'en' else '：'}{check.reason}"
         for line in wrapped(text, width, first=first, then=" " * 4):
             yield Line(line, OUTCOME_COLOURS.get(check.outcome, ""))
+    for outcome in TOGETHER:
+        yield from _together(outcome, [check for check in checks if check.outcome == outcome], language, width)
+
+
+def _together(outcome: str, checks: list[ToldCheck], language: Language, width: int) -> Iterator[Line]:
+    """Their names in a row, of each reason apart; nobody reads forty lines that say the same."""
+    comma, colon = (", ", ": ") if language == "en" else ("、", "：")
+    for reason in dict.fromkeys(check.reason for check in checks):
+        some = [check for check in checks if check.reason == reason]
+        took = heading("seconds", language, seconds=sum(check.seconds for check in some))
+        many = heading("check alone" if len(some) == 1 else "checks together", language, count=len(some), seconds=took)
+        more = many if outcome == "fine" else reason
+        after = "" if more is None else f" ({more})" if language == "en" else f"（{more}）"
+        text = comma.join(check.name for check in some) + after
+        first = OUTCOMES[outcome].said(language, {}) + colon
+        for line in wrapped(text, width, first=first, then=BETWEEN):
+            yield Line(line, OUTCOME_COLOURS.get(outcome, ""))

@@ -95,6 +95,8 @@ HEADINGS = {
     "wrote": Text("wrote {path}", "已写入 {path}"),
     "total": Text("{seconds} in all", "共 {seconds}"),
     "seconds": Text("{seconds:.1f} s", "{seconds:.1f} 秒"),
+    "checks together": Text("{count} checks, {seconds}", "{count} 项，{seconds}"),
+    "check alone": Text("{count} check, {seconds}", "{count} 项，{seconds}"),
     "yes": Text("yes", "是"),
     "no": Text("no", "否"),
     "sure": Text("{word}, {share:.0%}", "{word}，{share:.0%}"),
