@@ -176,6 +176,9 @@ def test_it_fails_only_where_nothing_could_be_examined(
     ("args", "words"),
     [
         (["digits_vti"], "did you mean 'digits_vit'"),
+        (["nosuch"], "there is no 'nosuch'"),
+        (["runs/nosuch"], "there is no 'runs/nosuch'"),
+        (["."], "'.' is neither a recipe, a YAML file nor a run's folder"),
         (["digits_vit", "--only", "plain_chek"], "did you mean 'plain_check'"),
         (["digits_vit", "--quik"], "--quick"),
         (["digits_vit", "--lang", "fr"], "--lang"),
@@ -194,6 +197,27 @@ def test_mistakes_are_answered(args: list[str], words: str, capsys: pytest.Captu
     assert out == ""
     assert words in err
     assert Path("taken.yaml").read_text() == "mine"
+
+
+def test_pictures_are_named_by_data(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("my photos/cat").mkdir(parents=True)
+    Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save("my photos/cat/0.png")
+    _, err = doctor(capsys, "my photos", code=2)
+    assert "'my photos' is a folder of pictures" in err
+    assert "`vitscope doctor --data 'my photos'`" in err
+    np.savez("scans.npz", images=np.zeros((4, 8, 8), np.uint8), labels=np.arange(4))
+    _, err = doctor(capsys, "scans.npz", "--model", "vit_tiny", code=2)
+    assert "`vitscope doctor --data scans.npz --model vit_tiny`" in err
+
+
+def test_a_capture_that_is_missing_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    _, err = doctor(capsys, "--replay", "runs/nosuch", code=1)
+    assert "there is no '" in err
+    assert "runs/nosuch'" in err
+    Path("empty").mkdir()
+    _, more = doctor(capsys, "--replay", "empty", code=1)
+    assert "it has no step.json" in more
+    assert "Errno" not in err + more
 
 
 def test_data_that_cannot_be_opened(capsys: pytest.CaptureFixture[str]) -> None:

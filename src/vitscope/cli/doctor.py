@@ -12,7 +12,7 @@ import tyro
 
 from vitscope.cli.console import print_json, say
 from vitscope.cli.settings_start import named_start, nameless_start
-from vitscope.cli.train_flags import EverydayFlags, is_yaml, read_words, resolve
+from vitscope.cli.train_flags import YAML_ENDS, EverydayFlags, is_yaml, read_words, resolve
 from vitscope.core.config import config, require
 from vitscope.core.errors import EXIT_DONE, EXIT_FAILED, UsageError
 from vitscope.core.run_layout import CONFIG, folder_before, is_run_folder, runs_in
@@ -97,15 +97,37 @@ def _start(command: DoctorCommand, settings: Sequence[str]) -> TrainConfig:
     word = command.recipe
     if word is None:
         return nameless_start(command, settings, prog=PROG)
+    if word not in RECIPES:
+        _refuse_pictures(word, command)
     if word not in RECIPES and not is_yaml(word):
         beside = runs_in(Path(word).expanduser().parent) if "/" in word else []
         near = did_you_mean(word, RECIPES) or did_you_mean(Path(word).name, beside, before=folder_before(Path(word)))
+        is_there = Path(word).expanduser().exists()
         raise UsageError(
-            f"'{word}' is neither a recipe, a YAML file nor a run's folder",
+            f"'{word}' is neither a recipe, a YAML file nor a run's folder"
+            if is_there
+            else f"there is no '{word}': neither a recipe nor a file or folder has that name",
             where=PROG,
             fix=near or "`vitscope train --list` shows the recipes",
         )
     return named_start(command, settings, prog=PROG)
+
+
+def _refuse_pictures(word: str, command: DoctorCommand) -> None:
+    """Pictures are named by --data: what stands alone is a recipe, settings or a run."""
+    path = Path(word).expanduser()
+    if word.endswith(YAML_ENDS) or not path.exists() or runs_in(path):
+        return
+    from vitscope.data.sources.open import looks_like_data
+
+    if looks_like_data(path):
+        kind = "a folder of pictures" if path.is_dir() else "a file of pictures"
+        model = "" if command.model is None else f" --model {shlex.quote(command.model)}"
+        raise UsageError(
+            f"'{word}' is {kind}, and neither a recipe, a YAML file nor a run's folder",
+            where=PROG,
+            fix=f"`{PROG} --data {shlex.quote(word)}{model}` examines training on them",
+        )
 
 
 def _examined_run(folder: Path, command: DoctorCommand) -> Report:

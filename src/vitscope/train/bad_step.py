@@ -99,9 +99,13 @@ def read_bad_step(place: str | Path) -> dict[str, Any]:
     try:
         recorded = strict_json.decode(json.loads(path.read_text()))
     except (OSError, ValueError) as error:
-        raise VitscopeError(
-            f"'{place}' is not the record of a bad step: {error}", fix="give a diagnostics/bad-step-* folder of a run"
-        ) from None
+        if not Path(place).exists():
+            why = f"there is no '{place}'"
+        elif isinstance(error, FileNotFoundError | NotADirectoryError):
+            why = f"'{place}' is not the record of a bad step: it has no step.json"
+        else:
+            why = f"'{place}' is not the record of a bad step: {getattr(error, 'strerror', None) or error}"
+        raise VitscopeError(why, fix="give a diagnostics/bad-step-* folder of a run") from None
     return {"world": 1, **recorded}  # which older records do not say
 
 

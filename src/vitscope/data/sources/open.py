@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from vitscope.core.environment import data_roots
 from vitscope.core.errors import DataError, UsageError
@@ -49,11 +50,21 @@ def open_source(name: str, config: DataConfig | None = None) -> Source:
 def open_path(path: Path, config: DataConfig | None = None) -> Source:
     """The pictures in a folder or file, whatever its format."""
     config = config or DataConfig(name=str(path))
-    for module, kind in FORMATS:
-        source = getattr(import_module(f"vitscope.data.sources.{module}"), kind)
-        if source.looks_like(path):
-            return source.open(path, config)
-    raise DataError(_what_it_is(path), where=str(path), fix=f"give {LAYOUTS}")
+    source = _recognised(path)
+    if source is None:
+        raise DataError(_what_it_is(path), where=str(path), fix=f"give {LAYOUTS}")
+    return source.open(path, config)
+
+
+def looks_like_data(path: Path) -> bool:
+    """Whether a folder or file seems to hold pictures: a quick look, nothing is opened."""
+    return _exists(path) and _recognised(path) is not None
+
+
+def _recognised(path: Path) -> Any:
+    """The class of the first format it looks like."""
+    sources = (getattr(import_module(f"vitscope.data.sources.{module}"), kind) for module, kind in FORMATS)
+    return next((source for source in sources if source.looks_like(path)), None)
 
 
 def _what_it_is(path: Path) -> str:
