@@ -62,6 +62,15 @@ def test_all_shuffled(patient: Make, name: str, val_share: float) -> None:
     assert seen.findings[0].ends == (val_share == 0)
 
 
+@pytest.mark.parametrize(("count", "confidence"), [(300, 0.4), (600, 0.75)])
+def test_at_chance_few_pictures_are_no_more_than_a_sign(patient: Make, count: int, confidence: float) -> None:
+    """Labels that are right may be there too, where pictures are few and hard; without validation nothing is proven."""
+    images, labels = plain_pictures(open_dataset("digits"), "train", count, seconds=600)
+    model = small_vit(img_size=32, num_classes=10)
+    seen = truth_of_labels(patient(model, images / 127.5 - 1, drawn_anew(labels, 1.0)))
+    assert [(found.cause, found.confidence) for found in seen.findings] == [("labels_shuffled", confidence)]
+
+
 def test_training_labels_one_class_further_than_validation(patient: Make) -> None:
     one = real(patient, "digits", 0.0)
     images, labels = open_digits()

@@ -65,6 +65,9 @@ PROBE_PICTURES = 200
 """Fewer pictures with labels cannot show whether labels can be predicted."""
 PROBE_PER_CLASS = 15
 """Likewise of each class: with fewer, healthy fine-grained sets are near chance too."""
+SHUFFLED_PICTURES = 512
+"""Fewer pictures at chance are no more than a possible sign of shuffled labels, unless validation proves that labels
+can be predicted: of `shapes` with 27 pictures of each class, labels that are right were at chance in 3 of 6 draws."""
 CHANCE_Z = 3.0
 """Standard errors above chance from which labels have to do with pictures. Healthy sets of 1024 pictures are 28
 (shapes), 43 (CIFAR-10, Imagenette) and 90 (MNIST, digits) above, shuffled ones at most

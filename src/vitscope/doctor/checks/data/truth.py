@@ -27,6 +27,7 @@ from vitscope.doctor.thresholds.data import (
     NOISE_PICTURES,
     PROBE_PER_CLASS,
     PROBE_PICTURES,
+    SHUFFLED_PICTURES,
     SPLIT_SHARE,
     SPLIT_Z,
 )
@@ -83,14 +84,15 @@ def truth_of_labels(patient: Patient) -> Seen:
 
 def _at_chance(seen: Seen, val: _Labelled | None, numbers: dict[str, float]) -> Seen:
     """Nothing predicts the labels. Whether something could is seen where validation's own labels can be predicted; with
-    no such proof it is still what shuffled labels look like, and hardly any others."""
+    no such proof it is still what shuffled labels look like, and hardly any others; but of few pictures."""
     is_proven = False
     if val is not None and len(val.labels) >= PROBE_PICTURES and len(val.labels.unique()) > 1:
         nothing = (val.images[:0], val.labels[:0])
         among, _ = predict_other(val.images, val.labels, *nothing)
         seen.measured["validation_z"] = among.above_chance
         is_proven = among.above_chance > 2 * CHANCE_Z
-    seen.findings.append(Finding("labels_shuffled", 0.95 if is_proven else 0.75, numbers, ends=is_proven))
+    unproven = 0.75 if numbers["pictures"] >= SHUFFLED_PICTURES else 0.4
+    seen.findings.append(Finding("labels_shuffled", 0.95 if is_proven else unproven, numbers, ends=is_proven))
     return seen
 
 
