@@ -51,7 +51,8 @@ def cifar10_guide_quick() -> TrainConfig:
     accuracy: 68.7 % (mean of 3 seeds)
 
     Test accuracy of seeds 0, 1, 2: 68.68, 68.85, 68.69 % (best of seed 0 on validation: 69.16 %). 206 s from command to
-    prompt with torch 2.11, nearly all of it beside a larger run; 62,000 images/s in the last epochs, alone.
+    prompt with torch 2.11, nearly all of it beside a larger run; 62,000 images/s in the last epochs, alone. On one CPU
+    core in fp32 seed 0 has 68.84 %, in 53 minutes.
     """
     return TrainConfig(
         model=named_model("guide_tiny"),
