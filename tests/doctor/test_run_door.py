@@ -72,6 +72,12 @@ def test_a_healthy_run(tmp_path: Path) -> None:
     assert measured(report, "layers")["looks"] >= 4
     assert [asked.check.name for asked in report.asked] == list(RUN_CHECKS)
     assert report.subject["state"] == "finished"
+    run = read_run(tmp_path / "run")
+    best = max(run.column("val/accuracy")[1])
+    assert report.subject["best_val_accuracy"] == best, "healthy is not yet good: a reader wants to know how good"
+    assert report.subject["train_accuracy"] == run.column("train/epoch_accuracy")[1][-1]
+    assert f"best validation accuracy {best:.1%}" in " ".join(str(report).split())
+    assert f"最佳验证准确率{best:.1%}" in "".join(report.as_text(language="zh").split())
 
 
 def test_a_run_on_few_pictures_overfits(tmp_path: Path) -> None:

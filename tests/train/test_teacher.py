@@ -124,8 +124,9 @@ def test_a_teacher_of_other_classes_is_refused(tmp_path: Path) -> None:
         Teacher.load(tmp_path / "model", student_preprocess=HALF, num_classes=5)
     with pytest.raises(ConfigError, match="'owl'"):
         Teacher.load(tmp_path / "model", student_preprocess=HALF, num_classes=4, labels=["ant", "bee", "cat", "owl"])
+    (tmp_path / "empty").mkdir()
     with pytest.raises(VitscopeError, match="not a saved model"):
-        Teacher.load(tmp_path, student_preprocess=HALF, num_classes=4)
+        Teacher.load(tmp_path / "empty", student_preprocess=HALF, num_classes=4)
 
 
 def test_channels_that_are_no_pictures_are_refused(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Collection
@@ -33,6 +34,7 @@ def examine_run(
     problems = {"problems": list(run.problems)} if run.problems else {}
     subject = {"run": str(run.path), "state": run.state, "alive": run.is_alive, **problems}
     subject["steps"] = run.rows[-1]["step"] if run.rows else 0
+    subject |= _accuracies(run)
     report = Report(subject=subject, needed=("curve",))
     for name, ask in RUN_CHECKS.items():
         if only and name not in only and "training" not in only:
@@ -44,3 +46,13 @@ def examine_run(
         check = Check(name, "training", lambda patient, seen=seen: seen)
         report.asked.append(Asked(check, time.perf_counter() - began, seen))
     return report
+
+
+def _accuracies(run: RunView) -> dict[str, float]:
+    """What has come of it: healthy is not yet good."""
+    found = {
+        "train_accuracy": run.column("train/epoch_accuracy")[1][-1:],
+        "best_val_accuracy": [max(known)] if (known := run.column("val/accuracy")[1]) else [],
+        "test_accuracy": run.column("test/accuracy")[1][-1:],
+    }
+    return {name: values[0] for name, values in found.items() if values and math.isfinite(values[0])}

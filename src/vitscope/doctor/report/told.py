@@ -92,7 +92,10 @@ def told_verdict(report: Report, language: Language) -> str:
 def told_subject(subject: Mapping[str, Any], language: Language) -> list[tuple[str, str]]:
     """Name and value of everything that is known of the patient."""
     return [
-        (SUBJECT[name].said(language, {}) if name in SUBJECT else name.replace("_", " "), _said(value, language))
+        (
+            SUBJECT[name].said(language, {}) if name in SUBJECT else name.replace("_", " "),
+            f"{value:.1%}" if name.endswith("_accuracy") else _said(value, language),
+        )
         for name, value in subject.items()
         if value is not None
     ]
