@@ -14,7 +14,7 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import astuple
 from itertools import product
 
@@ -22,16 +22,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from short_attention import microseconds
 from throughput import release
 from vitscope.infer.benchmark.surroundings import surroundings
 from vitscope.infer.benchmark.timing import Call, Clock, interleaved, paired_ratio, summary
-from vitscope.infer.launched import as_cuda_graph, launched
+from vitscope.infer.launched import Launch, launched
 from vitscope.models.build import build_model
 from vitscope.models.config import ViTConfig
 from vitscope.models.layers import block, narrow_block
 from vitscope.models.layers.mlp import ACTIVATIONS
 
 DEVICE = torch.device("cuda")
+LAUNCH: Launch = "compiled_graph"
 #         rows, width, attention's width, neurons
 SHAPES = (
     (16640, 192, 192, 384),
@@ -115,15 +117,6 @@ def prove(shape: tuple[int, int, int, int]) -> str:
     return "; ".join(parts)
 
 
-def microseconds(calls: dict[str, Call], rounds: int, repeated: int = 10) -> dict[str, list[float]]:
-    """Of each call, replayed as a CUDA graph."""
-    graphs = {}
-    for name, call in calls.items():
-        graphs[name] = as_cuda_graph(lambda call=call: [call() for _ in range(repeated)])[0].replay
-    seconds = interleaved(graphs, Clock(DEVICE), rounds=rounds, least_seconds=0.005)
-    return {name: [1e6 * value / repeated for value in values] for name, values in seconds.items()}
-
-
 def tune(shape: tuple[int, int, int, int], rounds: int) -> None:
     from vitscope.models.layers.block_kernels import Cut
 
@@ -185,14 +178,15 @@ def network(name: str) -> torch.nn.Module:
     return build_model(ViTConfig(**TINY, **NETWORKS[name])).to(DEVICE, torch.bfloat16).eval()  # pyright: ignore
 
 
-def forwards(batch: int, launch: str) -> tuple[dict[str, Call], Tensor]:
+def forwards(batch: int) -> dict[str, Call]:
+    """Every network both ways, as they are served; how far each is off float64 is printed."""
     images = torch.randn(batch, 3, 32, 32, device=DEVICE, dtype=torch.bfloat16)
     calls: dict[str, Call] = {}
     for name in NETWORKS:
         model = network(name)
         said: list[Tensor] = []
         for way in ("ours", "layer by layer"):
-            run: Callable[[Tensor], Tensor] = launched(model.forward, launch, device=DEVICE, batch_size=batch)  # pyright: ignore
+            run: Callable[[Tensor], Tensor] = launched(model.forward, LAUNCH, device=DEVICE, batch_size=batch)
             with torch.inference_mode():
                 if way == "ours":
                     said.append(run(images))
@@ -207,13 +201,12 @@ def forwards(batch: int, launch: str) -> tuple[dict[str, Call], Tensor]:
 
             calls[f"{name}: {way}"] = replay
         mine, theirs = off(said[0], said[2]), off(said[1], said[2])
-        print(f"{name}, batch {batch}, {launch}: off float64 {mine:.1e}; layer by layer {theirs:.1e}", flush=True)
-    return calls, images
+        print(f"{name}, batch {batch}: off float64 {mine:.1e}; layer by layer {theirs:.1e}", flush=True)
+    return calls
 
 
-def compare(batch: int, launch: str, rounds: int) -> list[str]:
-    calls, _ = forwards(batch, launch)
-    times = interleaved(calls, Clock(DEVICE, wait_each_call=batch == 1), rounds=rounds, least_seconds=0.05)
+def compare(batch: int, rounds: int) -> list[str]:
+    times = interleaved(forwards(batch), Clock(DEVICE), rounds=rounds, least_seconds=0.05)
     lines = []
     for name in NETWORKS:
         ours, plain = times[f"{name}: ours"], times[f"{name}: layer by layer"]
@@ -221,7 +214,7 @@ def compare(batch: int, launch: str, rounds: int) -> list[str]:
         small = {
             way: paired_ratio(times[f"dense: {way}"], times[f"{name}: {way}"]) for way in ("ours", "layer by layer")
         }
-        cells = [name, str(batch), launch, *(f"{1e3 * summary(values).median:.3f}" for values in (plain, ours))]
+        cells = [name, str(batch), *(f"{1e3 * summary(values).median:.3f}" for values in (plain, ours))]
         cells += [f"{gain.median:.2f} ({gain.low:.2f} to {gain.high:.2f})"]
         cells += [f"{ratio.median:.2f} ({ratio.low:.2f} to {ratio.high:.2f})" for ratio in reversed(small.values())]
         lines.append(f"| {' | '.join(cells)} |")
@@ -234,15 +227,12 @@ def show_kernels(batch: int) -> None:
     images = torch.randn(batch, 3, 32, 32, device=DEVICE, dtype=torch.bfloat16)
     for way in ("ours", "layer by layer"):
         run = launched(network("dense").forward, "compiled", device=DEVICE, batch_size=batch)
-        asked = block.is_narrow
-        block.is_narrow = asked if way == "ours" else lambda *_: False
-        with torch.inference_mode():
+        with torch.inference_mode(), nullcontext() if way == "ours" else layer_by_layer():
             for _ in range(3):
                 run(images)
             with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
                 run(images)
                 torch.cuda.synchronize()
-        block.is_narrow = asked
         spent: Counter[str] = Counter()
         count: Counter[str] = Counter()
         for event in seen.events() or ():
@@ -281,11 +271,11 @@ def main() -> None:
     print(f"| {' | '.join(parts)} |\n|" + " ---: |" * len(parts))
     for shape in SHAPES:
         print(compare_parts(shape, args.rounds), flush=True)
-    heads = ["network", "batch", "launch", "layer by layer, ms", "ours, ms", "layer by layer / ours"]
+    heads = ["network", "batch", "layer by layer, ms", "ours, ms", "layer by layer / ours"]
     heads += ["dense / this, layer by layer", "dense / this, ours"]
-    lines = [f"| {' | '.join(heads)} |", "|---|---:|---|" + " ---: |" * (len(heads) - 3)]
+    lines = [f"| {' | '.join(heads)} |", "|---|" + " ---: |" * (len(heads) - 1)]
     for batch in (256, 1024):
-        rows = compare(batch, "compiled_graph", args.rounds)
+        rows = compare(batch, args.rounds)
         print("\n".join(rows), flush=True)
         lines += rows
     for word, fact in surroundings(DEVICE).items():

@@ -23,7 +23,7 @@ from PIL import Image
 
 from report import report
 from vitscope.core.dtypes import usual_dtype
-from vitscope.core.errors import DataError
+from vitscope.core.errors import UsageError
 from vitscope.data.dataset import open_dataset
 from vitscope.infer.benchmark.surroundings import surroundings
 from vitscope.infer.benchmark.timing import paired_ratio, summary
@@ -98,7 +98,7 @@ def write_pictures(folder: Path, count: int) -> str:
     """JPEGs of about 160 px; what they are."""
     try:
         dataset = open_dataset("imagenette160")
-    except DataError:
+    except UsageError:  # no such set here
         for number in range(count):
             noise = np.random.default_rng(number).integers(0, 256, (20, 27, 3), dtype=np.uint8)
             Image.fromarray(noise).resize((213, 160)).save(folder / f"{number:05}.jpg")

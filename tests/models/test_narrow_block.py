@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import copy
 import logging
-import os
 import subprocess
 import sys
 from collections.abc import Callable
 from importlib.util import find_spec
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +15,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from models.interpreted import checks_passed
 from vitscope.models import layers
 from vitscope.models.build import build_model
 from vitscope.models.config import ViTConfig
@@ -25,22 +24,11 @@ from vitscope.models.layers.attention import Attention
 from vitscope.models.layers.mlp import ACTIVATIONS, Mlp
 from vitscope.models.layers.scale import LayerScale
 
-PROGRAM = Path(__file__).parent / "narrow_block_on_cpu.py"
-
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
 def test_the_kernels_compute_a_block() -> None:
     """Against float64, with NaN around every tensor; the operators' rules; blocks that use them, compiled too."""
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("passed") == 5
+    assert checks_passed("narrow_block_on_cpu.py") == 5
 
 
 def network(**changed: Any) -> Any:

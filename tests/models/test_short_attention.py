@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import logging
-import os
 import subprocess
 import sys
 from importlib.util import find_spec
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,28 +14,18 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from models.interpreted import checks_passed
 from vitscope.core.errors import InputError
 from vitscope.models import layers
 from vitscope.models.layers import short_attention as short
 from vitscope.models.layers.attention import Attention
 from vitscope.models.layers.short_attention import is_short, short_attention
 
-PROGRAM = Path(__file__).parent / "short_attention_on_cpu.py"
-
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
 def test_the_kernels_compute_attention_and_its_gradient() -> None:
     """Against float64, with NaN around every tensor; the operator's rules; the layer that uses it, compiled too."""
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("passed") == 5
+    assert checks_passed("short_attention_on_cpu.py") == 5
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
