@@ -62,6 +62,18 @@ def test_all_of_them_in_every_round_in_one_table(rsst: Experiment) -> None:
     assert found == [(0, "dense"), *((number, name) for number in (1, 2) for name in each)]
 
 
+def test_beside_the_last_round_alone_they_are_the_same_networks(rsst: Experiment, tmp_path: Path) -> None:
+    said: list[str] = []
+    asked = {"rounds": 2, "controls": "random,oneshot", "control_rounds": "last"}
+    done = experiment(tmp_path / "x", say=said.append, **asked)
+    last = ["rsst", "control:random", "control:oneshot"]
+    assert [(row.round, row.network) for row in done.rows] == [(0, "dense"), (1, "rsst"), *((2, name) for name in last)]
+    assert "network 5 of 5 is done" in said
+    for name in ("control-random/small/run", "control-oneshot/run"):
+        ours, theirs = (place(one, name, 2) / "model" for one in (done, rsst))
+        assert differing(weights_in(ours), weights_in(theirs)) == set()
+
+
 @pytest.mark.parametrize("name", ["rsst", "imp", "refill"])
 def test_equal_epochs(name: str, request: pytest.FixtureRequest) -> None:
     """Of rsst a round goes on from the round before: two epochs each. The others rewind."""

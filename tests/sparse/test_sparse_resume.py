@@ -4,6 +4,7 @@ masks, what optimisers remember, metrics and the weights of every round, bit for
 from __future__ import annotations
 
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -152,3 +153,19 @@ def test_what_is_finished_is_not_done_again(tmp_path: Path, dense: str, undistur
 def test_a_comparison_can_fail(tmp_path: Path, dense: str, undisturbed: Path) -> None:
     other = experiment(tmp_path / "x", settings(loop={"epochs": 2, "ema_decay": 0.9}), source=dense)
     assert any("model.safetensors" in name for name in differences(other.folder, undisturbed))
+
+
+def test_seeds_that_were_run_apart_are_one_experiment_when_put_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As docs/sparse.md has it: nothing is trained again, and the table is that of one experiment."""
+    asked: dict[str, Any] = {"algorithm": "oneshot", "controls": "random"}
+    whole = experiment(tmp_path / "whole", seeds=2, **asked)
+    for seed in (0, 1):
+        experiment(tmp_path / f"apart-{seed}", settings(loop={"epochs": 2, "seed": seed}), **asked)
+    (tmp_path / "apart-1" / "seed-1").rename(tmp_path / "apart-0" / "seed-1")
+    monkeypatch.setattr("vitscope.train.launch.train_step", kill)
+    done = experiment(tmp_path / "apart-0", seeds=2, resume=True, **asked)
+    assert differences(whole.folder, done.folder) == []
+    timeless = [[replace(row, seconds=0.0) for row in one.rows] for one in (whole, done)]
+    assert timeless[0] == timeless[1]

@@ -68,6 +68,8 @@ class SparseConfig:
     controls: str = "none"
     """What the network is held against, at equal epochs: none, all, or some of dense, random, reinit, oneshot, with
     commas between."""
+    control_rounds: Literal["all", "last"] = "all"
+    """Which rounds have controls beside them: every one, or the last alone, where the others are only the way there."""
     timing: Literal["all", "first", "none"] = "all"
     """Which networks are timed beside the dense one: the algorithm's of every seed, of the first seed, or none."""
     seeds: int = 1

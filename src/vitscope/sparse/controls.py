@@ -24,11 +24,14 @@ class Controls:
 
     def __init__(self, trial: Trial) -> None:
         self.trial = trial
-        self._by_lot: Iterator[Outcome] | None = None
+        self._by_lot: Iterator[tuple[int, Outcome]] | None = None
 
     def outcomes(self, number: int, found: Outcome) -> Iterator[tuple[str, Outcome]]:
         """The controls that were asked for, beside what the algorithm made in round `number`. Rounds in order."""
-        for name in self.trial.ground.sparse.held_against:
+        sparse = self.trial.ground.sparse
+        if sparse.control_rounds == "last" and number < sparse.rounds:
+            return
+        for name in sparse.held_against:
             if name == "oneshot" and self._is_oneshot_itself(number, found):
                 self.trial.ground.say(
                     f"round {number}: the control 'oneshot' would be the same network again, and is left out"
@@ -59,8 +62,8 @@ class Controls:
 
     def _random(self, number: int, found: Outcome) -> Outcome:
         """The same algorithm, but what goes is drawn by lot."""
-        self._by_lot = self._by_lot or rounds_of(self.trial, by_lot=True)
-        return next(self._by_lot)
+        self._by_lot = self._by_lot or enumerate(rounds_of(self.trial, by_lot=True), start=1)
+        return next(drawn for round_, drawn in self._by_lot if round_ == number)
 
     def _reinit(self, number: int, found: Outcome) -> Outcome:
         """The network that was found, from new weights of its own."""

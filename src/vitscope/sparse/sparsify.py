@@ -37,7 +37,7 @@ SOURCE, ROUNDS, SPEED = "source.json", "rounds.csv", "speed.json"
 """What an experiment's folder holds beside `SPARSE` and `TRAIN`. There is no config.yaml in it, as it is no run."""
 DEVICE = "loop.device"
 """Where it is computed is no part of what is computed."""
-MAY_CHANGE = ("rounds", "seeds", "controls", "timing")
+MAY_CHANGE = ("rounds", "seeds", "controls", "control_rounds", "timing")
 """On resuming: more of the same, or measured otherwise. All else would make it another experiment."""
 
 log = logging.getLogger("vitscope")
@@ -139,7 +139,8 @@ def _rounds(trial: Trial, rows: list[Row], folder: Path, stopwatch: Stopwatch | 
 
 def how_far(rows: Sequence[Row], sparse: SparseConfig) -> str:
     """Of all networks, and how long the others take if they take as long as those of rounds did so far."""
-    in_all = sparse.seeds * (1 + sparse.rounds * (1 + len(sparse.held_against)))
+    with_controls = sparse.rounds if sparse.control_rounds == "all" else 1
+    in_all = sparse.seeds * (1 + sparse.rounds + with_controls * len(sparse.held_against))
     took = [row.seconds for row in rows if row.round]
     left = in_all - len(rows)
     rest = f", about {lasting(left * sum(took) / len(took))} to go" if took and left > 0 else ""
