@@ -227,9 +227,13 @@ def test_an_unreadable_picture_is_written_down(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("lr", "is_said"), [(1e-3, True), (1e-4, False)])
 def test_a_rate_for_new_weights_is_named_where_weights_are_taken_over(lr: float, is_said: bool, tmp_path: Path) -> None:
-    save_model(network(), tmp_path / "old")
+    save_model(network(), tmp_path / "old", labels=[f"another {number}" for number in range(K)])
     start = CheckpointConfig(init_from=str(tmp_path / "old"))
     *_, said = state_and_objective(tiny(optim={"lr": lr}, checkpoint=start))
     assert any("is one for new weights" in line for line in said) is is_said
+    save_model(network(), tmp_path / "same")
+    goes_on = CheckpointConfig(init_from=str(tmp_path / "same"))  # with its own head, as rounds of sparse training do
+    *_, said = state_and_objective(tiny(optim={"lr": lr}, checkpoint=goes_on))
+    assert not any("is one for new weights" in line for line in said)
     *_, said = state_and_objective(tiny(optim={"lr": lr}))
     assert not any("new weights" in line for line in said)

@@ -14,6 +14,7 @@ from vitscope.data.dataset import Dataset
 from vitscope.data.loaders.loader import Loader
 from vitscope.doctor.patient import Facts, Pair, Patient
 from vitscope.models.config import ViTConfig, pair
+from vitscope.models.model import VisionModel
 from vitscope.train.config import TrainConfig
 from vitscope.train.config.duration import duration_steps
 from vitscope.train.launch import seed_step
@@ -43,7 +44,7 @@ def config_patient(config: TrainConfig, dataset: Dataset, device: torch.device) 
         num_classes=dataset.num_classes,
         device=device,
         make_trainer=lambda: EngineTrainer(bench, patient, train.num_batches),
-        facts=_facts(bench, train.num_batches),
+        facts=_facts(bench, train.num_batches, keeps_head=_keeps_head(model)),
         settings=config,
         dataset=dataset,
         preprocess=bench.preprocess,
@@ -97,7 +98,11 @@ def _pairs(loader: Loader) -> Iterator[Pair]:
         yield batch.images, batch.labels
 
 
-def _facts(bench: Bench, steps_per_epoch: int) -> Facts:
+def _keeps_head(model: VisionModel) -> bool:
+    return model.certificate is not None and not model.certificate.has_new_head
+
+
+def _facts(bench: Bench, steps_per_epoch: int, *, keeps_head: bool) -> Facts:
     config, network = bench.config, bench.config.model.bare
     vit = network if isinstance(network, ViTConfig) else None
     return Facts(
@@ -121,6 +126,7 @@ def _facts(bench: Bench, steps_per_epoch: int) -> Facts:
         num_heads=vit.num_heads if vit is not None and isinstance(vit.num_heads, int) else None,
         drop_rate=getattr(network, "drop_rate", None),
         is_pretrained=config.checkpoint.init_from is not None,
+        keeps_head=keeps_head,
     )
 
 

@@ -96,12 +96,10 @@ class Report:
 
     @property
     def notes(self) -> list[Note]:
-        """What two checks note is told as the first one saw it."""
-        told: list[Note] = []
-        for asked in self.asked:
-            known = {note.name for note in told}
-            told += [note for note in asked.seen.notes if note.name not in known]
-        return told
+        """What two checks note is told as the first one saw it; the tuning guide's comes last."""
+        from vitscope.doctor.report.notes import told
+
+        return told([note for asked in self.asked for note in asked.seen.notes], self.findings)
 
     @property
     def seconds(self) -> float:

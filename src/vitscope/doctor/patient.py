@@ -71,6 +71,8 @@ class Facts:
     drop_rate: float | None = None
     is_pretrained: bool = False
     """Whether training begins with weights from elsewhere."""
+    keeps_head: bool = False
+    """Whether those weights keep their head: they go on with a task of their own, as rounds of a sparse experiment."""
 
 
 @dataclass

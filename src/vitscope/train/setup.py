@@ -139,7 +139,9 @@ def make_model(bench: Bench, say: Say, *, resumes: bool = False) -> VisionModel:
     )
     for remark in remarks:
         say(remark)
-    if remarks and config.optim.name in ("adam", "adamw") and config.lr > HIGH_FOR_FINE_TUNING:
+    # Weights that keep their head go on with their own task, as a round of a sparse experiment does.
+    is_fine_tuned = model.certificate is not None and model.certificate.has_new_head
+    if is_fine_tuned and config.optim.name in ("adam", "adamw") and config.lr > HIGH_FOR_FINE_TUNING:
         say(f"a learning rate of {config.lr:g} is one for new weights: for these, 3e-5 to 3e-4 is usual (--lr)")
     for sentence in said_of_pictures(dataset, bench.preprocess) if remarks else ():
         say(sentence)

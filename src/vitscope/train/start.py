@@ -62,7 +62,7 @@ def _take_weights(model: VisionModel, source: str, labels: Sequence[str] | None)
         certificate = _without_their_head(certificate, said)
     refuse_mismatch(model.state_dict(), tensors, where=source, fix="give the model settings the weights are for")
     model.load_state_dict(tensors, strict=True)
-    model.preprocessing = given.preprocessing
+    model.preprocessing, model.certificate = given.preprocessing, certificate
     return [f"weights from {source}", *remarks, certificate.summary, said]
 
 

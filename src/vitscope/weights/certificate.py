@@ -133,6 +133,11 @@ class Certificate:
         return not [e for e in self.of("missing") if not e.in_head] and not self.of("unexpected")
 
     @property
+    def has_new_head(self) -> bool:
+        """Whether the classifier begins anew: the weights come from another task."""
+        return any(entry.in_head for entry in self.of("new"))
+
+    @property
     def summary(self) -> str:
         """In one line: how many tensors, what became of them, how much of the model is the source's."""
         counts = ", ".join(f"{len(self.of(fate))} {fate}" for fate in FATES if self.of(fate))

@@ -178,7 +178,10 @@ CAUSES: tuple[Cause, ...] = (
             "What was learned is overwritten each step; the loss jumps or diverges.",
             "每一步都覆盖已学内容，损失跳动或发散。",
         ),
-        action=Text("Lower the learning rate by a factor of 10 to 100.", "把学习率降低 10 到 100 倍。"),
+        action=Text(
+            "Lower the learning rate: the checks of the stage training look for one that is stable.",
+            "降低学习率：训练阶段的检查会找出稳定的学习率。",
+        ),
         effect=Text("The loss falls steadily.", "损失稳定下降。"),
     ),
     Cause(

@@ -140,15 +140,15 @@ NOTES: tuple[Remark, ...] = (
     Remark(
         name="lr_bold_for_fine_tuning",
         text=Text(
-            "lr {lr:g} is high for pretrained weights; {usual:g} is usual.",
-            "对预训练权重来说学习率 {lr:g} 偏高；常用值为 {usual:g}。",
+            "lr {lr:g} is high for pretrained weights on a new task; {usual:g} is usual.",
+            "把预训练权重用于新任务时，学习率 {lr:g} 偏高；常用值为 {usual:g}。",
         ),
     ),
     Remark(
         name="guide_differs",
         text=Text(
-            "For {pictures:,} pictures ({kind}) the tuning guide sets other values, in brackets: {departures}.",
-            "对 {pictures:,} 张图像（{kind}），调参指南建议不同的取值（括号内）：{departures}。",
+            "Tuning guide for {pictures:,} pictures, a rule of thumb: {departures}.",
+            "调参指南对 {pictures:,} 张图像的经验值：{departures}。",
         ),
     ),
     Remark(
