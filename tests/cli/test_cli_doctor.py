@@ -203,11 +203,15 @@ def test_pictures_are_named_by_data(capsys: pytest.CaptureFixture[str]) -> None:
     Path("my photos/cat").mkdir(parents=True)
     Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save("my photos/cat/0.png")
     _, err = doctor(capsys, "my photos", code=2)
-    assert "'my photos' is a folder of pictures" in err
+    assert "expected a recipe, a YAML file or a run's folder, received the folder of pictures 'my photos'" in err
     assert "`vitscope doctor --data 'my photos'`" in err
     np.savez("scans.npz", images=np.zeros((4, 8, 8), np.uint8), labels=np.arange(4))
     _, err = doctor(capsys, "scans.npz", "--model", "vit_tiny", code=2)
     assert "`vitscope doctor --data scans.npz --model vit_tiny`" in err
+    _, err = doctor(capsys, "my photos/cat/0.png", code=2)
+    assert "or a run's folder, received the picture 'my photos/cat/0.png'" in err
+    assert "`vitscope doctor --data FOLDER` takes many" in err
+    assert len(err.splitlines()) == 3
 
 
 def test_a_capture_that_is_missing_is_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -231,7 +231,7 @@ def test_advice_as_json(capsys: pytest.CaptureFixture[str]) -> None:
         ("swin vit_small", "vitscope models: expected no more, received 'vit_small'", ""),
         (
             "vit_tiny --img-size 48 64 80",
-            "--img-size: expected int or (int, int) or nothing, received '48' '64' '80'",
+            "--img-size: expected a whole number or 2 whole numbers, received '48' '64' '80'",
             "",
         ),
         (

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import save_file
 
 from vitscope.cli.main import main
@@ -551,9 +552,27 @@ def test_help_of_a_recipe_shows_every_setting_with_its_values(capsys: pytest.Cap
         ("digits_vit --hidden-size 3", "unknown flag '--hidden-size'", "you mean '--model.embed-dim'"),
         ("digits_vit --model.dpeth 3", "unknown flag '--model.dpeth'", "did you mean '--model.depth'?"),
         ("digits_vit --optm.lr 3", "unknown flag '--optm.lr'", "did you mean '--optim.lr'?"),
-        ("digits_vit --epochs three", "--epochs: expected int or nothing, received 'three'", ""),
+        (
+            "digits_vit --epochs three",
+            "--epochs: expected a whole number, received 'three'",
+            "`--epochs 10`, for example",
+        ),
         ("digits_vit --epochs 0", "epochs: expected from 1 to 1,000,000, received 0", ""),
-        ("digits_vit --loop.epochs 1.5", "--loop.epochs: expected int, received '1.5'", ""),
+        (
+            "digits_vit --loop.epochs 1.5",
+            "--loop.epochs: expected a whole number, received '1.5'",
+            "`--loop.epochs 40`",
+        ),
+        ("digits_vit --data.mean a", "--data.mean: expected one or more numbers, received 'a'", "`--data.mean 0.1`"),
+        (
+            "digits_vit --data.mean 5",
+            "data.mean: expected numbers from 0 to 1",
+            "if it counts pixels from 0 to 255: `--data.mean 0.0196`",
+        ),
+        ("digits_vit --data.mean 0.5 0.5", "data.mean: expected 1 number", "`--data.mean 0.5`"),
+        ("cifar10_vit_tiny --data.mean 0.2", "data.mean: expected 3 numbers", "`--data.mean 0.2 0.2 0.2`"),
+        ("cifar10_vit_tiny --data.mean 5", "data.mean: expected 3 numbers", "`--data.mean 0.5 0.5 0.5`"),
+        ("cifar10_vit_tiny --data.std 0.2", "data.std: expected 3 numbers", "`--data.std 0.2 0.2 0.2`"),
         ("digits_vit --augment strnog", "--augment: expected", "did you mean 'strong'?"),
         ("digits_vit --optim.name adamww", "--optim.name: expected one of", "did you mean 'adamw'"),
         ("digits_vit --model.num-heads 5", "num_heads: expected a divisor of embed_dim 96", "nearest that divides"),
@@ -575,6 +594,13 @@ def test_refusals(args: str, what: str, todo: str, fitted: Fitted, capsys: pytes
     assert lines[0].startswith(f"error: {what}")
     assert lines[2].startswith(f"to do: {todo}")
     assert fitted.asked == {}
+
+
+def test_a_picture_is_no_recipe(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Image.new("L", (8, 8)).save("cat.png")
+    lines = refused(capsys, "cat.png")
+    assert lines[0] == "error: RECIPE_OR_YAML: expected a recipe or a YAML file, received the picture 'cat.png'"
+    assert "`vitscope train --data FOLDER` takes many" in lines[2]
 
 
 def test_a_run_is_no_recipe(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -193,15 +194,15 @@ def test_an_unknown_flag_gets_a_hint(flag: str, fix: str) -> None:
 @pytest.mark.parametrize(
     ("args", "what"),
     [
-        (["--batch", "x"], "--batch: expected int, received 'x'"),
-        (["--batch", "1.5"], "--batch: expected int, received '1.5'"),
-        (["--batch="], "--batch: expected int, received ''"),
-        (["--batch"], "--batch: expected int, received nothing"),
-        (["--batch", "--json"], "--batch: expected int, received nothing"),
-        (["--rate", "fast"], "--rate: expected float, received 'fast'"),
-        (["--size", "1", "2", "3"], "--size: expected int or (int, int), received '1' '2' '3'"),
-        (["--many", "1", "x"], "--many: expected (int, ...), received '1' 'x'"),
-        (["--spare", "x"], "--spare: expected int or nothing, received 'x'"),
+        (["--batch", "x"], "--batch: expected a whole number, received 'x'"),
+        (["--batch", "1.5"], "--batch: expected a whole number, received '1.5'"),
+        (["--batch="], "--batch: expected a whole number, received ''"),
+        (["--batch"], "--batch: expected a whole number, received nothing"),
+        (["--batch", "--json"], "--batch: expected a whole number, received nothing"),
+        (["--rate", "fast"], "--rate: expected a number, received 'fast'"),
+        (["--size", "1", "2", "3"], "--size: expected a whole number or 2 whole numbers, received '1' '2' '3'"),
+        (["--many", "1", "x"], "--many: expected one or more whole numbers, received '1' 'x'"),
+        (["--spare", "x"], "--spare: expected a whole number, received 'x'"),
         (["--model.pool", "clss"], "--model.pool: expected one of 'cls', 'mean', received 'clss'"),
         (["--model.pool"], "--model.pool: expected one of 'cls', 'mean', received nothing"),
         (["--json=yes"], "--json: expected nothing, it is a switch, received 'yes'"),
@@ -214,6 +215,14 @@ def test_an_unknown_flag_gets_a_hint(flag: str, fix: str) -> None:
 )
 def test_a_wrong_value_is_named_with_what_was_wanted(args: list[str], what: str) -> None:
     assert refusal(*args).what == what
+
+
+@pytest.mark.parametrize("flag", ["batch", "rate", "size", "many", "spare"])
+def test_a_number_that_is_none_gets_an_example_that_would_do(flag: str) -> None:
+    fix = refusal(f"--{flag}", "x").fix or ""
+    typed = re.fullmatch(rf"`(--{flag} [\d. ]+)`, for example", fix)
+    assert typed is not None, fix
+    parse(*typed.group(1).split())
 
 
 def test_a_wrong_choice_gets_a_did_you_mean() -> None:

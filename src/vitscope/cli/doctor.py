@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, get_args
 import tyro
 
 from vitscope.cli.console import print_json, say
-from vitscope.cli.settings_start import named_start, nameless_start
-from vitscope.cli.train_flags import YAML_ENDS, EverydayFlags, is_yaml, read_words, resolve
+from vitscope.cli.settings_start import named_start, nameless_start, refuse_pictures
+from vitscope.cli.train_flags import EverydayFlags, is_yaml, read_words, resolve
 from vitscope.core.config import config, require
 from vitscope.core.errors import EXIT_DONE, EXIT_FAILED, UsageError
 from vitscope.core.run_layout import CONFIG, folder_before, is_run_folder, runs_in
@@ -98,7 +98,7 @@ def _start(command: DoctorCommand, settings: Sequence[str]) -> TrainConfig:
     if word is None:
         return nameless_start(command, settings, prog=PROG)
     if word not in RECIPES:
-        _refuse_pictures(word, command)
+        refuse_pictures(word, command, prog=PROG)
     if word not in RECIPES and not is_yaml(word):
         beside = runs_in(Path(word).expanduser().parent) if "/" in word else []
         near = did_you_mean(word, RECIPES) or did_you_mean(Path(word).name, beside, before=folder_before(Path(word)))
@@ -111,23 +111,6 @@ def _start(command: DoctorCommand, settings: Sequence[str]) -> TrainConfig:
             fix=near or "`vitscope train --list` shows the recipes",
         )
     return named_start(command, settings, prog=PROG)
-
-
-def _refuse_pictures(word: str, command: DoctorCommand) -> None:
-    """Pictures are named by --data: what stands alone is a recipe, settings or a run."""
-    path = Path(word).expanduser()
-    if word.endswith(YAML_ENDS) or not path.exists() or runs_in(path):
-        return
-    from vitscope.data.sources.open import looks_like_data
-
-    if looks_like_data(path):
-        kind = "a folder of pictures" if path.is_dir() else "a file of pictures"
-        model = "" if command.model is None else f" --model {shlex.quote(command.model)}"
-        raise UsageError(
-            f"'{word}' is {kind}, and neither a recipe, a YAML file nor a run's folder",
-            where=PROG,
-            fix=f"`{PROG} --data {shlex.quote(word)}{model}` examines training on them",
-        )
 
 
 def _examined_run(folder: Path, command: DoctorCommand) -> Report:

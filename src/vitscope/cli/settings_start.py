@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
-from vitscope.cli.train_flags import EverydayFlags, is_yaml, names_data
-from vitscope.core.errors import UsageError, expected
-from vitscope.recipes import Recipe, find_recipe
+from vitscope.cli.train_flags import PROG, YAML_ENDS, EverydayFlags, is_yaml, names_data
+from vitscope.core.errors import ConfigError, UsageError, expected
+from vitscope.core.run_layout import runs_in
+from vitscope.recipes import RECIPES, Recipe, find_recipe
 from vitscope.train.config import TrainConfig
 from vitscope.train.config.read import read_train_config
+
+TAKES = {
+    True: ("RECIPE_OR_YAML", "a recipe or a YAML file"),
+    False: ("RECIPE_OR_YAML_OR_RUN", "a recipe, a YAML file or a run's folder"),
+}
+"""Whether it is training that asks -> what its first word is called, and may be."""
 
 
 def named_start(command: EverydayFlags, settings: Sequence[str], *, prog: str) -> TrainConfig:
     word = command.recipe or ""
+    if word not in RECIPES:
+        refuse_pictures(word, command, prog=prog)
     if is_yaml(word):
         return read_train_config(word)
     if "--help" not in settings:
@@ -29,6 +40,40 @@ def nameless_start(command: EverydayFlags, settings: Sequence[str], *, prog: str
             fix=f"`{prog} --data digits`, or a recipe of `vitscope train --list`",
         )
     return TrainConfig()
+
+
+def refuse_pictures(word: str, command: EverydayFlags, *, prog: str) -> None:
+    """Pictures are named by --data: what stands alone is a recipe, settings or a run."""
+    path = Path(word).expanduser()
+    if word.endswith(YAML_ENDS) or not path.exists() or runs_in(path):
+        return
+    from vitscope.data.sources.files import PICTURE_SUFFIXES
+    from vitscope.data.sources.open import looks_like_data
+
+    given = shlex.quote(word)
+    model = "" if command.model is None else f" --model {shlex.quote(command.model)}"
+    if path.is_file() and path.suffix.lower() in PICTURE_SUFFIXES:
+        kind, fix = "picture", f"`{prog} --data FOLDER{model}` takes many, `vitscope predict MODEL {given}` one"
+    elif looks_like_data(path):
+        kind, fix = "folder of pictures" if path.is_dir() else "file of pictures", f"`{prog} --data {given}{model}`"
+    else:
+        return
+    name, wanted = TAKES[prog == PROG]
+    raise UsageError(expected(name, wanted, f"the {kind} '{word}'"), where=prog, fix=fix)
+
+
+def refuse_means_of_no_picture(config: TrainConfig, *, prog: str) -> None:
+    """Only before training: the doctor examines whatever can be set."""
+    mean = config.data.mean
+    if mean is None or all(0 <= one <= 1 for one in mean):
+        return
+    shown = " ".join(f"{one / 255:.3g}" for one in mean)
+    of_bytes = f"if it counts pixels from 0 to 255: `--data.mean {shown}`"
+    raise ConfigError(
+        expected("data.mean", "numbers from 0 to 1, as pixels are counted", mean),
+        where=prog,
+        fix=of_bytes if all(0 <= one <= 255 for one in mean) else "`--data.normalisation half` needs no mean",
+    )
 
 
 def _refuse_without(recipe: Recipe, given: Mapping[str, str | None], prog: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vitscope.cli.console import console, plain_table, print_json
-from vitscope.cli.settings_start import named_start, nameless_start
+from vitscope.cli.settings_start import named_start, nameless_start, refuse_means_of_no_picture
 from vitscope.cli.train_flags import PROG, TrainCommand, is_yaml, names_data, read_command, resolve
 from vitscope.core.config import to_dict
 from vitscope.core.environment import process_place
@@ -50,6 +50,8 @@ def run(args: Sequence[str]) -> int:
         if command.resume_from is not None:
             RunFolder.open(command.out or "")  # a new folder would be begun at step 0, whatever was asked for
         config = resolve(command, settings, _start(command, settings))
+        if not command.resumes:
+            refuse_means_of_no_picture(config, prog=PROG)
         from vitscope.doctor.monitor import Monitor
         from vitscope.train.fit import fit
 

@@ -14,8 +14,9 @@ import typing
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
-from vitscope.core.config import describe_type, field_names, field_types, is_config, literal_choices, shortened
+from vitscope.core.config import field_names, field_types, is_config, literal_choices, shortened
 from vitscope.core.errors import ConfigError, UsageError, expected
+from vitscope.core.flag_words import example, wanted
 from vitscope.core.suggest import did_you_mean, nearest
 
 C = TypeVar("C")
@@ -151,10 +152,11 @@ def _refusal(default: Any, args: Sequence[str], box: str, prog: str) -> UsageErr
     given = _given(args, named.group())
     choices = [choice for choice in literal_choices(hint) if isinstance(choice, str)]
     near = did_you_mean(given[0], choices) if given and choices else None
+    shown = example(hint, _value_of_flag(default, named.group()))
     return UsageError(
-        expected(named.group(), describe_type(hint), " ".join(map(shortened, given[:9])) if given else "nothing"),
+        expected(named.group(), wanted(hint), " ".join(map(shortened, given[:9])) if given else "nothing"),
         where=prog,
-        fix=near or _see_help(prog),
+        fix=near or (f"`{named.group()} {shown}`, for example" if shown else _see_help(prog)),
     )
 
 
@@ -168,10 +170,21 @@ def _left_over(default: Any, args: Sequence[str], words: str, prog: str) -> Usag
 
 
 def _type_of_flag(cfg: Any, flag: str) -> Any:
+    held, leaf = _holder(cfg, flag)
+    return field_types(type(held)).get(leaf) if is_config(held) else None
+
+
+def _value_of_flag(cfg: Any, flag: str) -> Any:
+    held, leaf = _holder(cfg, flag)
+    return getattr(held, leaf, None)
+
+
+def _holder(cfg: Any, flag: str) -> tuple[Any, str]:
+    """The section a flag names, if there is one, and its field."""
     *sections, leaf = flag.removeprefix("--").replace("-", "_").split(".")
     for section in sections:
         cfg = getattr(cfg, section, None)
-    return field_types(type(cfg)).get(leaf) if is_config(cfg) else None
+    return cfg, leaf
 
 
 def _given(args: Sequence[str], flag: str) -> list[str]:

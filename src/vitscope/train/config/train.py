@@ -34,6 +34,14 @@ class TrainConfig:
         require(micro is None or micro <= batch, "loop.micro_batch", f"at most data.batch_size, {batch}", micro)
         mixed = self.loss.class_balance > 0 and self.loss.name == "binary_cross_entropy"
         require(not mixed, "loss.class_balance", "0 beside binary_cross_entropy", self.loss.class_balance)
+        channels = self.model.bare.in_chans
+        for name in ("mean", "std"):
+            own: tuple[float, ...] | None = getattr(self.data, name)
+            fits = own is None or len(own) == channels
+            wanted = f"{channels} number{'s' * (channels > 1)}, one for each channel of the model"
+            usual = [one if 0 < one <= 1 else 0.5 for one in own or ()]
+            shown = " ".join(f"{one:g}" for one in (usual * channels)[:channels])
+            require(fits, f"data.{name}", wanted, own, fix=f"`--data.{name} {shown}`, for example")
 
     @property
     def lr(self) -> float:
