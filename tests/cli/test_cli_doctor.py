@@ -151,7 +151,7 @@ def test_a_run_is_examined_by_what_it_wrote(
     assert data["verdict"] == "cannot tell"
     assert found(capsys, "runs/first", "--only", "gradient-norms")["verdict"] == "healthy"
     _, err = doctor(capsys, "runs/first", "--only", "data", code=2)
-    assert "curve, gradient_norms, layers" in err
+    assert "curve, learning_rate, gradient_norms, layers" in err
     _, err = doctor(capsys, "runs/first", "--lr", "0.1", "--optim.clip-norm", "1", code=2)
     assert "a run has settings of its own, and so there is no --lr, --optim.clip-norm" in err
     assert "runs/first/config.yaml" in err

@@ -34,15 +34,23 @@ STEPS = 4
 
 
 def trained(
-    out: Path, *, epochs: int, lr: float = 1e-2, shares: Any = (0.8, 0.1, 0.1), batch: int = 64, **more: Any
+    out: Path,
+    *,
+    epochs: int,
+    lr: float = 1e-2,
+    shares: Any = (0.8, 0.1, 0.1),
+    batch: int = 64,
+    name: str = "digits",
+    looks: bool = True,
+    **more: Any,
 ) -> Report:
-    """A run of the engine on digits, watched by the monitor."""
-    data = DataConfig(name="digits", batch_size=batch, pool_shares=shares)
+    """A run of the engine on digits, watched by the monitor unless it is not to look."""
+    data = DataConfig(name=name, batch_size=batch, pool_shares=shares)
     loop = LoopConfig(epochs=epochs, device="cpu")
     config = TrainConfig(model=named_model("vit", VIT), data=data, loop=loop, optim=OptimConfig(lr=lr, **more))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("vitscope.train.finish._draw", lambda *_: None)
-        fit(config, out=out, quiet=True, between_steps=[Monitor(every=5)])
+        fit(config, out=out, quiet=True, between_steps=[Monitor(every=5)] if looks else [])
     return examine_run(out)
 
 
@@ -165,6 +173,81 @@ def test_curves_of_every_kind(folder: Callable[..., Path]) -> None:
     report = examine_run(folder(lost, lost))
     assert found(report) == ["loss_diverged"]
     assert report.findings[0].numbers["began"] == 13
+
+
+def high_rate(rise: float, noise: float = 0.0, gradient: float = 1.0) -> dict[str, Any]:
+    """Steps at the loss of guessing, above it by a share from the 5th to the 30th."""
+    chance = np.random.default_rng(0).normal(0.0, noise, 1000)
+    return {
+        "train/loss": lambda number: CHANCE * (1 + rise * (5 <= number < 30) + chance[number]),
+        "train/grad_norm": lambda number: 2.0 if number < 5 else 2.0 * gradient,
+        "train/lr": lambda number: 0.1 * min(1.0, number / 8),
+    }
+
+
+def test_a_rate_that_threw_the_loss_up_is_told_from_a_plateau(folder: Callable[..., Path]) -> None:
+    flat = [CHANCE] * 20
+    report = examine_run(folder(flat, flat, step=high_rate(0.3)))
+    assert found(report) == ["lr_too_high", "plateaued"]
+    numbers = report.findings[0].numbers
+    assert (numbers["run_start"], numbers["run_peak"]) == (pytest.approx(CHANCE), pytest.approx(1.3 * CHANCE))
+    assert (5 <= numbers["run_step"] < 30, numbers["lr"], numbers["lower"]) == (True, 0.1, pytest.approx(0.01))
+    assert report.findings[0].changes[0].key == "optim.lr"
+    assert f"`vitscope doctor {read_run(folder(flat, flat)).path / 'config.yaml'}`" in " ".join(str(report).split())
+    assert found(examine_run(folder(flat, flat, step=high_rate(0.1)))) == ["plateaued", "lr_too_high"]
+    assert found(examine_run(folder(flat, flat, step=high_rate(0.1, gradient=0.1)))) == ["lr_too_high", "plateaued"]
+
+
+def test_a_plateau_without_such_a_rise_is_not_blamed_on_the_rate(folder: Callable[..., Path]) -> None:
+    flat = [CHANCE] * 20
+    assert found(examine_run(folder(flat, flat, step=high_rate(0.0, noise=0.02)))) == ["plateaued"]
+    assert found(examine_run(folder(flat, flat, step=high_rate(0.04, gradient=0.1)))) == ["plateaued"], "as with noise"
+    assert found(examine_run(folder(flat, flat, step=high_rate(0.1, noise=0.3)))) == ["plateaued"], "noise explains it"
+    learnt = {"train/loss": lambda number: CHANCE * (1.0 if number < 3 else 1.3 if number < 20 else 0.3)}
+    assert found(examine_run(folder(smooth(), smooth(low=0.15), step=learnt))) == [], "who learns bears the rate"
+    far = {"train/loss": lambda number: CHANCE * (2.0 if number < 5 else 3.0)}
+    report = examine_run(folder(flat, flat, step=far))
+    assert found(report) == ["plateaued"], "it began far off, which is not the rate's doing"
+    assert outcome(report, "learning_rate") == "left out"
+
+
+def test_a_run_at_work_may_come_back_from_a_rise(folder: Callable[..., Path]) -> None:
+    at_work = {"state": "running", "pid": os.getpid(), "host": host_name(), "heartbeat": time.time()}
+    back = [CHANCE] * 10
+    step = {"train/loss": lambda number: CHANCE * (1.3 if 3 < number < 20 else 0.95), "train/lr": 0.1}
+    assert "lr_too_high" not in found(examine_run(folder(back, back, status=at_work, step=step)))
+    assert "lr_too_high" in found(examine_run(folder(back, back, step=step)))
+
+
+def test_what_a_warm_up_taught_is_lost_at_the_top_of_the_rate(folder: Callable[..., Path]) -> None:
+    losses = [*np.linspace(1.0, 0.75, 40), *np.linspace(0.75, 0.95, 10), *[0.95] * 30]
+    step = {
+        "train/loss": lambda number: CHANCE * float(losses[number - 1]),
+        "train/lr": lambda number: 0.1 * min(1.0, number / 50),
+    }
+    flat = [0.95 * CHANCE] * 20
+    report = examine_run(folder(flat, flat, step=step))
+    assert found(report) == ["lr_too_high", "plateaued"]
+    numbers = report.findings[0].numbers
+    assert numbers["run_learnt"] == pytest.approx(0.77 * CHANCE, rel=0.02)
+    assert numbers["run_peak"] == pytest.approx(0.95 * CHANCE)
+    assert "While the rate warmed up the loss fell to" in " ".join(str(report).split())
+    step["train/lr"] = lambda number: 0.1
+    assert found(examine_run(folder(flat, flat, step=step))) == ["plateaued"], "the rate did not rise"
+
+
+def test_a_rate_too_high_shows_without_the_monitor(tmp_path: Path) -> None:
+    """A hundred times the usual; the labels of the other run have nothing to do with their pictures."""
+    report = trained(tmp_path / "high", epochs=8, lr=0.5, looks=False)
+    assert outcome(report, "layers") == "left out"
+    assert "lr_too_high" in found(report)[:2]
+    from sklearn.datasets import load_digits
+
+    pictures, labels = load_digits(return_X_y=True)
+    labels = np.random.default_rng(0).permutation(labels)
+    np.savez(tmp_path / "shuffled.npz", images=(pictures.reshape(-1, 8, 8) * 15).astype(np.uint8), labels=labels)
+    report = trained(tmp_path / "shuffled", epochs=8, lr=5e-3, looks=False, name=str(tmp_path / "shuffled.npz"))
+    assert found(report) == ["plateaued"]
 
 
 def test_advice_names_the_runs_own_settings(folder: Callable[..., Path]) -> None:

@@ -93,7 +93,7 @@ def curve_of(run: RunView) -> Curve:
         [_number(row, "val/loss") for row in rows],
         train_accuracy=[_number(row, "train/epoch_accuracy") for row in rows],
         val_accuracy=[_number(row, "val/accuracy") for row in rows],
-        loss_at_chance=_chance(run),
+        loss_at_chance=chance_of(run),
         train_error=_error(run, rows),
     )
 
@@ -112,7 +112,7 @@ def _error(run: RunView, rows: list[dict[str, Any]]) -> float | None:
     return statistics.median(shares) if len(shares) > len(rows) / 2 else None
 
 
-def _chance(run: RunView) -> float | None:
+def chance_of(run: RunView) -> float | None:
     """ln(classes), where the settings say how many there are."""
     model = (run.config or {}).get("model")
     fields = [model, *(part for part in model.values() if isinstance(part, dict))] if isinstance(model, dict) else []

@@ -13,12 +13,14 @@ from vitscope.doctor.examination import Asked, OnCheck, Report
 from vitscope.doctor.finding import Seen
 from vitscope.doctor.run_curve import curve_check
 from vitscope.doctor.run_layers import layers_check
+from vitscope.doctor.run_lr import learning_rate_check
 from vitscope.doctor.run_record import divergence_check, gradient_norms_check, pictures_check, steps_check
 
 RUN_CHECKS: dict[str, Callable[[RunView], Seen]] = {
     "steps": steps_check,
     "divergence": divergence_check,
     "curve": curve_check,
+    "learning_rate": learning_rate_check,
     "gradient_norms": gradient_norms_check,
     "layers": layers_check,
     "pictures_left_out": pictures_check,

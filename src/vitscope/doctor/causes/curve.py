@@ -328,6 +328,13 @@ CURVE_LEFT_OUT: tuple[Remark, ...] = (
     ),
     Remark(name="nothing_recorded", text=Text("the run has recorded nothing of it", "这次训练没有相关记录")),
     Remark(
+        name="started_elsewhere",
+        text=Text(
+            "its first loss is far from that of guessing: rises since then may have other reasons",
+            "它最初的损失与随机猜测相差很远：此后的上升可能另有原因",
+        ),
+    ),
+    Remark(
         name="not_monitored",
         text=Text("layers were not watched (`vitscope train --monitor` does)", "没有逐层监视（训练时加 `--monitor`）"),
     ),

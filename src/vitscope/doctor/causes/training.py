@@ -101,6 +101,44 @@ CAUSES: tuple[Cause, ...] = (
         ),
     ),
     Cause(
+        name="lr_too_high",
+        title=Text("The learning rate is too high", "学习率过高"),
+        evidence=Text(
+            "The loss rose from {run_start:.3g} at the start to {run_peak:.3g} near step {run_step}, at a learning rate of "
+            "{run_lr:.2g}, before anything was learnt; it ended at {run_end:.3g} (highest rate {lr:.2g}).",
+            "在学到任何东西之前，损失从开始时的 {run_start:.3g} 升到第 {run_step} 步附近的 {run_peak:.3g}，当时学习率为 "
+            "{run_lr:.2g}；最后为 {run_end:.3g}（最高学习率 {lr:.2g}）。",
+        ),
+        cost=Text(
+            "The first steps threw the weights so far off that later ones hardly bring them back.",
+            "最初几步就把权重推得太远，之后很难再回来。",
+        ),
+        action=Text(
+            "Begin with a tenth of it, {lower:.2g} (--optim.lr); `vitscope doctor {config}` measures which rate is stable.",
+            "先改用十分之一，即 {lower:.2g}（--optim.lr）；`vitscope doctor {config}` 会测出稳定的学习率。",
+        ),
+        effect=Text("The loss falls from its start.", "损失从一开始就下降。"),
+    ),
+    Cause(
+        name="lr_too_high",
+        title=Text("The learning rate is too high", "学习率过高"),
+        evidence=Text(
+            "While the rate warmed up the loss fell to {run_learnt:.3g}; at its top ({lr:.2g}) it went back up to "
+            "{run_peak:.3g} and stayed there, and it ended at {run_end:.3g}.",
+            "预热期间损失降到 {run_learnt:.3g}；学习率到达最高（{lr:.2g}）后又回升到 {run_peak:.3g} 并停在那里，最后为 "
+            "{run_end:.3g}。",
+        ),
+        cost=Text(
+            "What the warm-up taught is lost at the top of the rate.",
+            "预热中学到的东西在最高学习率下又丢失了。",
+        ),
+        action=Text(
+            "Begin with a tenth of it, {lower:.2g} (--optim.lr); `vitscope doctor {config}` measures which rate is stable.",
+            "先改用十分之一，即 {lower:.2g}（--optim.lr）；`vitscope doctor {config}` 会测出稳定的学习率。",
+        ),
+        effect=Text("The loss goes on falling after the warm-up.", "预热之后损失继续下降。"),
+    ),
+    Cause(
         name="lr_too_low",
         title=Text("The learning rate is too low", "学习率过低"),
         evidence=Text(
