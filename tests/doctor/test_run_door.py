@@ -247,7 +247,48 @@ def test_a_rate_too_high_shows_without_the_monitor(tmp_path: Path) -> None:
     labels = np.random.default_rng(0).permutation(labels)
     np.savez(tmp_path / "shuffled.npz", images=(pictures.reshape(-1, 8, 8) * 15).astype(np.uint8), labels=labels)
     report = trained(tmp_path / "shuffled", epochs=8, lr=5e-3, looks=False, name=str(tmp_path / "shuffled.npz"))
-    assert found(report) == ["plateaued"]
+    assert {*found(report)} == {"plateaued", "patch_too_coarse"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "cause", "sure"),
+    [
+        (
+            "model: {num_classes: 10}\noptim: {name: adamw, lr: 0.001, weight_decay: 10.0}",
+            "weight_decay_too_high",
+            0.88,
+        ),
+        ("model: {num_classes: 10, img_size: 32, patch_size: 16, num_heads: 2}", "patch_too_coarse", 0.85),
+        ("model: {num_classes: 10, embed_dim: 64, num_heads: 16}", "head_dim_too_small", 0.88),
+        ("model: {num_classes: 10, drop_rate: 0.9}", "dropout_too_high", 0.9),
+    ],
+)
+def test_settings_are_judged_as_before_training_where_little_was_learnt(
+    settings: str, cause: str, sure: float, folder: Callable[..., Path]
+) -> None:
+    flat = [CHANCE] * 20
+    path = folder(flat, flat)
+    (path / "config.yaml").write_text(settings + "\n")
+    report = examine_run(path)
+    assert found(report) == [cause, "plateaued"]
+    assert report.findings[0].confidence == sure
+    assert len(report.findings[0].changes) == 1
+    folder(smooth(), smooth(low=0.15))
+    (path / "config.yaml").write_text(settings + "\n")
+    assert found(examine_run(path)) == [], "a run that learns bears its settings"
+
+
+def test_a_short_run_that_learns_is_no_plateau(folder: Callable[..., Path]) -> None:
+    """As SGD on digits with a cosine schedule: it comes down to 86 % and is flat from the 9th epoch of 12 on."""
+    short = [CHANCE * x for x in (1.007, 1.005, 0.995, 0.97, 0.955, 0.93, 0.91, 0.895, 0.87, 0.865, 0.862, 0.861)]
+    report = examine_run(folder(short, short))
+    assert found(report) == ["underfitting"]
+    told = " ".join(str(report).split())
+    assert "It learns: training fell from 2.32 to 1.98 in 12 epochs" in told
+    assert "--epochs 24" in told
+    assert "config.yaml` tries the learning rate" in told
+    stuck = [CHANCE * x for x in (1.0, 0.95, 0.9, 0.88, *[0.87] * 8)]
+    assert found(examine_run(folder(stuck, stuck))) == ["plateaued"], "flat for two thirds of it"
 
 
 def test_advice_names_the_runs_own_settings(folder: Callable[..., Path]) -> None:

@@ -18,6 +18,7 @@ from vitscope.doctor.thresholds.curves import (
     CURVE_FEWEST,
     CURVE_GAP,
     CURVE_HIGH,
+    CURVE_LATE,
     CURVE_LOST,
     CURVE_RISE,
     CURVE_SEEMS,
@@ -58,6 +59,8 @@ class CurveVerdict:
     """Whether the validation loss itself rises; otherwise overfitting shows in the gap alone."""
     is_falling: bool = False
     """Whether both losses came down in the later half."""
+    has_learnt: bool = False
+    """Whether training came down over the whole curve, of a curve that ended high."""
     falls_at_end: bool = False
     """Whether validation did so to the end, beyond its noise: more epochs may help."""
     is_overconfident: bool = False
@@ -194,8 +197,12 @@ def _unclear(facts: Facts) -> CurveVerdict | None:
 def _not_learning(facts: Facts) -> CurveVerdict | None:
     if not facts.level > CURVE_HIGH:
         return None
-    kind: Kind = "plateaued" if facts.level > CURVE_STUCK and not facts.is_falling else "underfitting"
-    return _said(facts, kind, began=None if facts.is_falling else facts.flat_from())
+    flat_from = None if facts.is_falling else facts.flat_from()
+    # Where a schedule ends its rate does too: who fell until then has not been stuck.
+    has_ended = facts.has_learnt and flat_from is not None and flat_from > facts.train_epochs[-1] * CURVE_LATE
+    is_stuck = facts.level > CURVE_STUCK and flat_from is not None and not has_ended
+    kind: Kind = "plateaued" if is_stuck else "underfitting"
+    return _said(facts, kind, began=flat_from, has_learnt=facts.has_learnt)
 
 
 def _perhaps_rising(facts: Facts) -> CurveVerdict | None:

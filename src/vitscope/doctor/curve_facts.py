@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vitscope.doctor.thresholds.curves import CURVE_RISE, CURVE_SURE, CURVE_SURE_FEW
+from vitscope.doctor.thresholds.curves import CURVE_LEARNT, CURVE_RISE, CURVE_SURE, CURVE_SURE_FEW
 from vitscope.doctor.trend import Numbers, change, lowest, noise_of, scaled, slope_of, smoothed
 
 if TYPE_CHECKING:
@@ -116,6 +116,12 @@ class Facts:
         return self._falls(self.train_epochs, self.train_scaled, self.train_noise, self.sure) and self._falls(
             self.val_epochs, self.val_scaled, self.noise, 2.0
         )
+
+    @cached_property
+    def has_learnt(self) -> bool:
+        """Training came down over the whole, by more than chance and by enough to see."""
+        slope, error = slope_of(self.train_epochs, self.train_scaled, self.train_noise)
+        return slope < -self.sure * error and self.train_end < CURVE_LEARNT * self.start
 
     @cached_property
     def falls_at_end(self) -> bool:

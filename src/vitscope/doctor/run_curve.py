@@ -63,6 +63,8 @@ def _finding(run: RunView, curve: Curve, verdict: CurveVerdict, picture: Picture
         "lr": lr_at(run, None),
         "config": config_file(run),
     }
+    if verdict.kind == "underfitting" and verdict.has_learnt:
+        numbers |= {"train_first": train[0], "epochs": curve.epochs[-1], "longer": 2 * curve.epochs[-1]}
     if verdict.is_rising:
         numbers |= {"best": verdict.best, "val_best": min(val), "rise": verdict.rise}
     return Finding(cause, confidence.get(verdict.kind, 0.7), numbers, changes.get(verdict.kind, ()), picture=picture)

@@ -15,10 +15,12 @@ from vitscope.doctor.run_curve import curve_check
 from vitscope.doctor.run_layers import layers_check
 from vitscope.doctor.run_lr import learning_rate_check
 from vitscope.doctor.run_record import divergence_check, gradient_norms_check, pictures_check, steps_check
+from vitscope.doctor.run_settings import settings_check
 
 RUN_CHECKS: dict[str, Callable[[RunView], Seen]] = {
     "steps": steps_check,
     "divergence": divergence_check,
+    "settings": settings_check,
     "curve": curve_check,
     "learning_rate": learning_rate_check,
     "gradient_norms": gradient_norms_check,

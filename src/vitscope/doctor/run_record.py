@@ -91,7 +91,7 @@ def pictures_check(run: RunView) -> Seen:
         return Seen(measured={"pictures": 0}) if run.rows else Seen(left_out="nothing_recorded")
     first = next(iter(bad.values()))
     numbers = {"count": len(bad), "where": str(first.get("where")), "reason": str(first.get("reason"))}
-    batch = _section(run, "data").get("batch_size")
+    batch = section(run, "data").get("batch_size")
     per_epoch = [row["step"] for row in run.rows if row.get("epoch") == 1]
     pictures = max(per_epoch, default=0) * batch if isinstance(batch, int) else 0
     confidence = 0.8 if pictures and len(bad) > BAD_PICTURES_SHARE * pictures else 0.3
@@ -113,7 +113,7 @@ def lr_at(run: RunView, step: int | None) -> float:
     """The rate of that step, or the highest of the run; that of the settings where no step has one."""
     steps, rates = run.column("train/lr")
     if not rates:
-        lr = _section(run, "optim").get("lr")
+        lr = section(run, "optim").get("lr")
         return float(lr) if isinstance(lr, int | float) else math.nan
     if step is None:
         return max(rates)
@@ -128,7 +128,7 @@ def config_file(run: RunView) -> str:
 
 def lower_lr(run: RunView) -> tuple[Change, ...]:
     """A tenth of the rate, and gradients clipped, where the settings are known."""
-    optim = _section(run, "optim")
+    optim = section(run, "optim")
     lr = optim.get("lr")
     if not isinstance(lr, int | float):
         return ()
@@ -152,7 +152,7 @@ def json_lines(path: Path) -> list[dict[str, Any]]:
     return found
 
 
-def _section(run: RunView, name: str) -> dict[str, Any]:
+def section(run: RunView, name: str) -> dict[str, Any]:
     found = (run.config or {}).get(name)
     return found if isinstance(found, dict) else {}
 

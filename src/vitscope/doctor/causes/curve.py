@@ -49,6 +49,24 @@ CURVE_CAUSES: tuple[Cause, ...] = (
         name="underfitting",
         title=Text("The model has not learnt what it could", "模型欠拟合"),
         evidence=Text(
+            "It learns: training fell from {train_first:.3g} to {train_end:.3g} in {epochs:g} epochs. But both losses end "
+            "high (validation {val_end:.3g}), at {level:.0%} of the loss of guessing.",
+            "它在学习：{epochs:g} 轮内训练损失从 {train_first:.3g} 降到 {train_end:.3g}。但两条损失最后都偏高（验证 "
+            "{val_end:.3g}），是随机猜测时的 {level:.0%}。",
+        ),
+        cost=Text("Accuracy stays far below what the data allows.", "准确率远低于数据所能达到的水平。"),
+        action=Text(
+            "Train longer (`--epochs {longer:g}`). Whether a setting slows it, this record does not say: `vitscope doctor "
+            "{config}` tries the learning rate and the rest.",
+            "延长训练（`--epochs {longer:g}`）。是否有设置拖慢了它，这份记录看不出来：用 `vitscope doctor {config}` "
+            "检查学习率等设置。",
+        ),
+        effect=Text("Both losses come down together.", "两条损失会一起下降。"),
+    ),
+    Cause(
+        name="underfitting",
+        title=Text("The model has not learnt what it could", "模型欠拟合"),
+        evidence=Text(
             "Both losses end high: training {train_end:.3g}, validation {val_end:.3g}, {level:.0%} of the loss of guessing.",
             "两条损失最后都偏高：训练 {train_end:.3g}，验证 {val_end:.3g}，是随机猜测时的 {level:.0%}。",
         ),

@@ -71,6 +71,20 @@ CAUSES: tuple[Cause, ...] = (
         effect=Text("The training loss falls in the first epoch.", "训练损失在第一轮就会下降。"),
     ),
     Cause(
+        name="dropout_too_high",
+        title=Text("Dropout that leaves almost nothing", "dropout 过高，几乎什么都没留下"),
+        evidence=Text(
+            "The run's drop_rate is {run_rate:g}: that share of the values is dropped in training.",
+            "这次训练的 drop_rate 为 {run_rate:g}：训练时丢弃这么大比例的数值。",
+        ),
+        cost=Text(
+            "What is left is mostly noise: the loss falls slowly or not at all.",
+            "剩下的主要是噪声：损失下降缓慢甚至不下降。",
+        ),
+        action=Text("Set dropout to 0.1 (at most 0.5).", "把 dropout 设为 0.1（最多 0.5）。"),
+        effect=Text("The training loss falls in the first epoch.", "训练损失在第一轮就会下降。"),
+    ),
+    Cause(
         name="weight_decay_too_high",
         title=Text("Weight decay that eats the weights", "权重衰减过强，权重被不断抹去"),
         evidence=Text(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 
 from vitscope.doctor.finding import Change, Finding, Seen
@@ -18,21 +21,30 @@ def weight_decay(patient: Patient) -> Seen:
         return Seen(left_out="no_optimiser")
     trainer = patient.make_trainer()
     decay, lr = trainer.weight_decay, trainer.lr
-    kept = max(0.0, 1 - lr * decay) ** STEPS
-    numbers = {"decay": decay, "lr": lr, "taken": 1 - kept, "steps": STEPS}
-    seen = Seen(measured={"weight_decay": decay, "lr": lr, "taken_in_100_steps": round(1 - kept, 4)})
+    numbers = decay_numbers(decay, lr, trainer.optimizer_name)
+    seen = Seen(measured={"weight_decay": decay, "lr": lr, "taken_in_100_steps": round(numbers["taken"], 4)})
     if decay < STRONG_DECAY:
         return seen
-    is_strong = 1 - kept >= SHRINK
+    is_strong = is_eating(numbers)
     if trainer.optimizer_name in COUPLED:
         ratio = _over_gradient(patient, trainer)
         numbers["ratio"] = seen.measured["decay_over_gradient"] = ratio
         is_strong = is_strong or ratio >= DECAY_OVER_GRADIENT
     if is_strong:
-        usual = 1e-4 if trainer.optimizer_name in COUPLED else 0.05
-        changes = (Change("optim.weight_decay", usual),) if patient.settings is not None else ()
-        seen.findings.append(Finding("weight_decay_too_high", 0.88, {**numbers, "usual": usual}, changes))
+        changes = (Change("optim.weight_decay", numbers["usual"]),) if patient.settings is not None else ()
+        seen.findings.append(Finding("weight_decay_too_high", 0.88, numbers, changes))
     return seen
+
+
+def decay_numbers(decay: float, lr: float, optimizer: str) -> dict[str, Any]:
+    taken = 1 - max(0.0, 1 - lr * decay) ** STEPS
+    usual = 1e-4 if optimizer in COUPLED else 0.05
+    return {"decay": decay, "lr": lr, "taken": taken, "steps": STEPS, "usual": usual}
+
+
+def is_eating(numbers: Mapping[str, Any]) -> bool:
+    """By the settings' numbers alone."""
+    return numbers["decay"] >= STRONG_DECAY and numbers["taken"] >= SHRINK
 
 
 def _over_gradient(patient: Patient, trainer: Trainer) -> float:

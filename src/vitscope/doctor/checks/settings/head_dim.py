@@ -13,16 +13,27 @@ def head_dim(patient: Patient) -> Seen:
     facts = patient.facts
     if facts.embed_dim is None or facts.num_heads is None:
         return Seen(left_out="no_attention")
-    dim = facts.embed_dim // facts.num_heads
-    numbers = {"dim": dim, "width": facts.embed_dim, "heads": facts.num_heads, "better": _better(facts.embed_dim)}
+    numbers = head_numbers(facts.embed_dim, facts.num_heads)
+    dim = numbers["dim"]
     seen = Seen(measured={"head_dim": dim})
-    if dim <= MODEST_HEAD and not (facts.is_pretrained or looks_trained(patient.model)):  # what has learnt, can
+    sure = head_sure(dim)
+    if sure is not None and not (facts.is_pretrained or looks_trained(patient.model)):  # what has learnt, can
         changes = (Change("model.num_heads", numbers["better"]),) if patient.settings is not None else ()
-        sure = SMALL_HEAD_SURE if dim <= SMALL_HEAD else MODEST_HEAD_SURE
         seen.findings.append(Finding("head_dim_too_small", sure, numbers, changes))
     elif dim < HEAD_DIM[0]:
         seen.notes.append(Note("head_dim_small", numbers))
     return seen
+
+
+def head_numbers(width: int, heads: int) -> dict[str, int]:
+    return {"dim": width // heads, "width": width, "heads": heads, "better": _better(width)}
+
+
+def head_sure(dim: int) -> float | None:
+    """How sure it is that heads of so many numbers do harm; None where they do not."""
+    if dim > MODEST_HEAD:
+        return None
+    return SMALL_HEAD_SURE if dim <= SMALL_HEAD else MODEST_HEAD_SURE
 
 
 def _better(width: int) -> int:

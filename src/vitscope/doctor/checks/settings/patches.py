@@ -12,23 +12,27 @@ def patches(patient: Patient) -> Seen:
     facts = patient.facts
     if facts.patch_size is None or facts.img_size is None or facts.num_heads is None:
         return Seen(left_out="no_patches")
-    (height, width), (down, across) = facts.img_size, facts.patch_size
-    tokens = (height // down) * (width // across)
-    numbers = {
-        "patch": down,
-        "height": height,
-        "width": width,
-        "tokens": tokens,
-        "pixels": down * across,
-        "better": _better(height, width),
-    }
-    seen = Seen(measured={"tokens": tokens, "patch_size": [down, across], "img_size": [height, width]})
+    numbers = patch_numbers(facts.img_size, facts.patch_size)
+    tokens = numbers["tokens"]
+    seen = Seen(measured={"tokens": tokens, "patch_size": [*facts.patch_size], "img_size": [*facts.img_size]})
     if tokens <= COARSE_TOKENS:
-        has_setting = patient.settings is not None and numbers["better"] < down
+        has_setting = patient.settings is not None and numbers["better"] < numbers["patch"]
         changes = (Change("model.patch_size", numbers["better"]),) if has_setting else ()
         has_learnt = facts.is_pretrained or looks_trained(patient.model)
         seen.findings.append(Finding("patch_too_coarse", 0.4 if has_learnt else 0.85, numbers, changes))
     return seen
+
+
+def patch_numbers(img_size: tuple[int, int], patch_size: tuple[int, int]) -> dict[str, int]:
+    (height, width), (down, across) = img_size, patch_size
+    return {
+        "patch": down,
+        "height": height,
+        "width": width,
+        "tokens": (height // down) * (width // across),
+        "pixels": down * across,
+        "better": _better(height, width),
+    }
 
 
 def _better(height: int, width: int) -> int:

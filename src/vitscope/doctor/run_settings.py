@@ -1,0 +1,83 @@
+"""What a run's settings say by their numbers alone, where its curve shows that little was learnt.
+
+The rules are those of the settings' own examination, so that both say the same of one set-up; what has to be measured
+on the model or its pictures, only that one can tell. Of a run that learns well nothing is said: it bears its settings.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vitscope.core.run_view import RunView
+from vitscope.doctor.checks.settings.decay import decay_numbers, is_eating
+from vitscope.doctor.checks.settings.head_dim import head_numbers, head_sure
+from vitscope.doctor.checks.settings.patches import patch_numbers
+from vitscope.doctor.curve import judge_curve
+from vitscope.doctor.finding import Change, Finding, Seen
+from vitscope.doctor.run_curve import curve_of
+from vitscope.doctor.run_record import lr_at, section
+from vitscope.doctor.thresholds.settings import COARSE_TOKENS, HEAVY_DROP, MOST_DROP
+
+
+def settings_check(run: RunView) -> Seen:
+    if run.config is None or not run.rows:
+        return Seen(left_out="nothing_recorded")
+    verdict = judge_curve(curve_of(run)).kind
+    seen = Seen(measured={"verdict": verdict})
+    if verdict in ("plateaued", "underfitting"):
+        found = (_decay(run), _patches(run), _heads(run), _drops(run))
+        seen.findings += [one for one in found if one is not None]
+    return seen
+
+
+def _decay(run: RunView) -> Finding | None:
+    optim = section(run, "optim")
+    decay, name = optim.get("weight_decay"), str(optim.get("name"))
+    if not isinstance(decay, int | float):
+        return None  # the optimiser's usual one
+    numbers = decay_numbers(float(decay), lr_at(run, None), name)
+    changes = (Change("optim.weight_decay", numbers["usual"]),)
+    return Finding("weight_decay_too_high", 0.88, numbers, changes) if is_eating(numbers) else None
+
+
+def _patches(run: RunView) -> Finding | None:
+    model = section(run, "model")
+    img, patch = _pair(model.get("img_size")), _pair(model.get("patch_size"))
+    if img is None or patch is None or not isinstance(model.get("num_heads"), int):
+        return None
+    numbers = patch_numbers(img, patch)
+    if numbers["tokens"] > COARSE_TOKENS:
+        return None
+    changes = (Change("model.patch_size", numbers["better"]),) if numbers["better"] < patch[0] else ()
+    return Finding("patch_too_coarse", 0.4 if _is_pretrained(run) else 0.85, numbers, changes)
+
+
+def _heads(run: RunView) -> Finding | None:
+    model = section(run, "model")
+    width, heads = model.get("embed_dim"), model.get("num_heads")
+    if not isinstance(width, int) or not isinstance(heads, int) or heads < 1 or _is_pretrained(run):
+        return None
+    if model.get("head_dim") is not None:
+        return None
+    numbers = head_numbers(width, heads)
+    sure = head_sure(numbers["dim"])
+    changes = (Change("model.num_heads", numbers["better"]),)
+    return None if sure is None else Finding("head_dim_too_small", sure, numbers, changes)
+
+
+def _drops(run: RunView) -> Finding | None:
+    rate = section(run, "model").get("drop_rate")
+    if not isinstance(rate, int | float) or rate < HEAVY_DROP:
+        return None
+    sure = 0.9 if rate >= MOST_DROP else 0.6
+    return Finding("dropout_too_high", sure, {"run_rate": float(rate)}, (Change("model.drop_rate", 0.1),))
+
+
+def _is_pretrained(run: RunView) -> bool:
+    return section(run, "checkpoint").get("init_from") is not None
+
+
+def _pair(size: Any) -> tuple[int, int] | None:
+    sides: list[Any] = list(size) if isinstance(size, list | tuple) else [size, size]
+    are_sides = len(sides) == 2 and all(isinstance(one, int) and one > 0 for one in sides)
+    return (sides[0], sides[1]) if are_sides else None
