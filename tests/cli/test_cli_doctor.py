@@ -199,6 +199,35 @@ def test_mistakes_are_answered(args: list[str], words: str, capsys: pytest.Captu
     assert Path("taken.yaml").read_text() == "mine"
 
 
+def learnt_run(path: Path, settings: str) -> Path:
+    """A folder as a run that learnt well leaves it."""
+    path.mkdir(parents=True)
+    rows = [
+        {"step": epoch, "epoch": epoch, "time": 0.0, "train/epoch_loss": loss, "val/loss": loss}
+        for epoch, loss in enumerate((2.2 * 0.75**place + 0.05 for place in range(20)), start=1)
+    ]
+    (path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (path / "status.json").write_text(json.dumps({"state": "finished", "step": 20}))
+    (path / "config.yaml").write_text(settings)
+    return path
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_settings_and_their_own_run_do_not_contradict_each_other_in_silence(
+    language: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["train", *SMALL, "--lr", "0.5", "--print-config"])
+    run = learnt_run(Path("runs/fine"), capsys.readouterr().out)
+    out, _ = doctor(capsys, str(run / "config.yaml"), "--lang", language)
+    assert "`vitscope doctor runs/fine`" in " ".join(out.split())
+    assert ("its record is called: healthy" if language == "en" else "其记录的结论是：健康") in " ".join(out.split())
+    assert found(capsys, str(run / "config.yaml"))["run_beside"] == {"run": "runs/fine", "verdict": "healthy"}
+    other = found(capsys, str(run / "config.yaml"), "--lr", "0.4")
+    assert (other["verdict"], "run_beside" in other) == ("unwell", False), "these are other settings"
+    agreed = found(capsys, str(run / "config.yaml"), "--only", "plain_check")
+    assert (agreed["verdict"], "run_beside" in agreed) == ("healthy", False)
+
+
 def test_pictures_are_named_by_data(capsys: pytest.CaptureFixture[str]) -> None:
     Path("my photos/cat").mkdir(parents=True)
     Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save("my photos/cat/0.png")

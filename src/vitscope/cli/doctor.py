@@ -13,7 +13,7 @@ import tyro
 from vitscope.cli.console import print_json, say
 from vitscope.cli.settings_start import named_start, nameless_start, refuse_pictures
 from vitscope.cli.train_flags import EverydayFlags, is_yaml, read_words, resolve
-from vitscope.core.config import config, require
+from vitscope.core.config import config, field_names, require
 from vitscope.core.errors import EXIT_DONE, EXIT_FAILED, UsageError
 from vitscope.core.run_layout import CONFIG, folder_before, is_run_folder, runs_in
 from vitscope.core.suggest import did_you_mean, plainly
@@ -23,6 +23,7 @@ from vitscope.train.config.read import read_train_config
 
 if TYPE_CHECKING:
     from vitscope.doctor.examination import Report
+    from vitscope.doctor.finding import Verdict
 
 PROG = "vitscope doctor"
 REPLAY_ALONE = ("quick", "only", "html", "fix")
@@ -88,7 +89,7 @@ def run(args: Sequence[str]) -> int:
         with _Progress(command) as on_check:
             source = command.recipe or f"{given.data.name}, {given.model.name}"
             report = examine_settings(given, quick=command.quick, only=only, on_check=on_check, source=source)
-    _show(report, command, given, args)
+    _show(report, command, given, args, beside=_run_beside(command, settings))
     has_failed = any(asked.failed is not None for asked in report.asked)
     return EXIT_DONE if report.has_looked or (report.asked and not has_failed) else EXIT_FAILED
 
@@ -121,10 +122,34 @@ def _examined_run(folder: Path, command: DoctorCommand) -> Report:
         return examine_run(folder, only=only, on_check=on_check)
 
 
-def _show(report: Report, command: DoctorCommand, given: TrainConfig | None, args: Sequence[str]) -> None:
+def _run_beside(command: DoctorCommand, settings: Sequence[str]) -> Path | None:
+    """The run whose settings, and no others, were examined: the file may lie in its folder."""
+    path = Path(command.recipe or "").expanduser()
+    changed = [name for name in _fields_of_run() if getattr(command, name) != getattr(DoctorCommand(), name)]
+    is_its_own = path.name == CONFIG and path.is_file() and is_run_folder(path.parent)
+    return path.parent if is_its_own and not settings and not changed else None
+
+
+def _other_verdict(report: Report, run: Path) -> Verdict | None:
+    """What the run's record is called, where it can tell and says otherwise."""
+    from vitscope.doctor.run_door import examine_run
+
+    verdict = examine_run(run).verdict
+    return None if verdict in (report.verdict, "cannot tell") else verdict
+
+
+def _fields_of_run() -> list[str]:
+    """Flags that change what is examined."""
+    about_report = {"recipe", "quick", "only", "html", "lang", "fix", "replay", "json"}
+    return [name for name in field_names(DoctorCommand) if name not in about_report]
+
+
+def _show(
+    report: Report, command: DoctorCommand, given: TrainConfig | None, args: Sequence[str], *, beside: Path | None
+) -> None:
     """The report, then what was written and what to type next. Programs have the same under `files`."""
     from vitscope.cli.doctor_tables import fix_lines, print_report
-    from vitscope.doctor.report.words import FIX, heading
+    from vitscope.doctor.report.words import BESIDE, FIX, VERDICTS, heading
     from vitscope.doctor.thresholds.whole import SURE_ENOUGH
 
     said: list[str] = []
@@ -140,8 +165,13 @@ def _show(report: Report, command: DoctorCommand, given: TrainConfig | None, arg
     elif given is not None and any(one.changes and one.confidence >= SURE_ENOUGH for one in report.findings):
         again = shlex.join(["vitscope", "doctor", *(arg for arg in args if arg != "--json"), "--fix", "better.yaml"])
         said.append(FIX["see"].said(command.lang, {"command": f"`{again}`"}))
+    other = None if beside is None else _other_verdict(report, beside)
+    if other is not None:
+        again = shlex.join(["vitscope", "doctor", str(beside)])
+        said.append(BESIDE.said(command.lang, {"verdict": VERDICTS[other].said(command.lang, {}), "command": again}))
     if command.json:
-        print_json({**report.as_json(language=command.lang), "files": files})
+        more = {} if other is None else {"run_beside": {"run": str(beside), "verdict": other}}
+        print_json({**report.as_json(language=command.lang), "files": files, **more})
         return
     print_report(report, said, language=command.lang)
 
@@ -161,9 +191,7 @@ def _known(names: Sequence[str], checks: Collection[str], stages: Sequence[str])
 
 def _refuse_settings(command: DoctorCommand, settings: Sequence[str], folder: Path) -> None:
     """A run has settings of its own."""
-    plain = DoctorCommand()
-    about_report = {"recipe", "quick", "only", "html", "lang", "fix", "replay", "json"}
-    names = [name for name in plain.__dataclass_fields__ if name not in about_report]  # pyright: ignore
+    plain, names = DoctorCommand(), _fields_of_run()
     given = [f"--{name.replace('_', '-')}" for name in names if getattr(command, name) != getattr(plain, name)]
     given += [word.partition("=")[0] for word in settings if word.startswith("--")]
     if given:

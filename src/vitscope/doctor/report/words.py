@@ -143,6 +143,14 @@ FIX = {
     "see": Text("{command} writes these settings to a file", "{command} 可将这些设置写入文件"),
 }
 
+BESIDE = Text(
+    "a run with these settings lies beside them, and its record is called: {verdict} (`{command}`); where the two "
+    "differ, the record knows what came of the whole run, this examination what a few steps of its own show",
+    "这些设置旁边有一次实际训练，其记录的结论是：{verdict}（`{command}`）；若两者不同，记录反映的是整个训练的结果，"
+    "而本次检查反映的是自己试训的几步",
+)
+"""After the examination of a run's own settings."""
+
 REPLAY = {
     "bad": Text("step {step} goes wrong again", "第 {step} 步重现了问题"),
     "good": Text(
