@@ -27,7 +27,9 @@ from vitscope.train.step import train_step
 def config_patient(config: TrainConfig, dataset: Dataset, device: torch.device) -> Patient:
     """Holds loaders: `patient.close()` gives them back."""
     config = settle(config, dataset)
-    bench = lay_out(config, dataset, device)
+    # A few batches are looked at: compiling what makes them would take longer than all of the rest.
+    plainly = updated(config, precision=updated(config.precision, launch="eager"))
+    bench = lay_out(plainly, dataset, device)
     model = make_model(bench, _unheard).to(device)
     train = bench.loader("train", training=True, say=_unheard)
     val = bench.loader("val", training=False, say=_unheard)

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vitscope.doctor.patient import Batches, Patient, one_class_each
+from vitscope.doctor.pixel_prints import pixel_prints
 from vitscope.doctor.thresholds.data import GLANCE_KEPT, GLANCE_PICTURES, GLANCE_SECONDS
 
 FIELDS = ("labels", "share", "bad", "flat", "mean", "std", "middle", "low", "high", "small")
@@ -77,19 +78,22 @@ def glance(patient: Patient, part: str = "train") -> Glance:
 
 
 def look(batches: Batches, *, most: int = GLANCE_PICTURES, seconds: float = GLANCE_SECONDS) -> Glance:
-    """Ends after `most` pictures or `seconds`, whichever comes first, but not before there are GLANCE_KEPT, unless
-    that takes twice as long."""
-    began = time.perf_counter()
+    """Ends after `most` pictures or `seconds` from the first batch on (what a loader does before it is its own affair),
+    whichever comes first, but not before there are GLANCE_KEPT, unless that takes twice as long. Pictures are looked at
+    where they are: a GPU is quicker than the way from it."""
+    began: float | None = None
     parts: dict[str, list[Tensor]] = {name: [] for name in FIELDS}
     prints: list[int] = []
     batch, is_whole, has_classes = 0, True, True
     for images, labels in batches():
-        late = time.perf_counter() - began > seconds
-        if len(prints) >= most or (late and len(prints) >= GLANCE_KEPT) or time.perf_counter() - began > 2 * seconds:
+        now = time.perf_counter()
+        began = now if began is None else began
+        late = now - began > seconds
+        if len(prints) >= most or (late and len(prints) >= GLANCE_KEPT) or now - began > 2 * seconds:
             is_whole = False
             break
         batch = batch or len(images)
-        pixels = images.detach().cpu()
+        pixels = images.detach()
         flat = pixels.float().flatten(2)
         finite = flat.isfinite()
         bad = ~finite.flatten(1).all(1)
@@ -106,12 +110,12 @@ def look(batches: Batches, *, most: int = GLANCE_PICTURES, seconds: float = GLAN
         has_classes &= are_classes
         parts["labels"].append(classes)
         parts["share"].append(share)
-        prints += [hash(one.numpy().tobytes()) for one in _as_bytes(pixels)]
+        prints += pixel_prints(pixels).tolist()
         if sum(map(len, parts["small"])) < GLANCE_KEPT:
             parts["small"].append(_small(clean.view_as(pixels)))
     if not prints:
         raise ValueError("the loader gives no pictures")
-    joined = {name: torch.cat(some) for name, some in parts.items()}
+    joined = {name: torch.cat(some).cpu() for name, some in parts.items()}
     return Glance(
         labels=joined["labels"],
         share=joined["share"],
@@ -145,7 +149,7 @@ def _flat_but_for_padding(images: Tensor) -> Tensor:
     height, width = images.shape[-2:]
     middle = images[..., height // 2, width // 2, None, None]
     same = (images == middle).all(1)
-    found = torch.zeros(len(images), dtype=torch.bool)
+    found = torch.zeros(len(images), dtype=torch.bool, device=images.device)
     for number in (same.flatten(1).float().mean(1) > 0.5).nonzero().flatten().tolist():
         down, across = same[number].any(1), same[number].any(0)
         box = down[:, None] & across[None]
@@ -160,10 +164,6 @@ def _middle(images: Tensor) -> Tensor:
     height, width = images.shape[-2:]
     inner = images[..., height // 4 : height - height // 4, width // 4 : width - width // 4].flatten(2)
     return torch.cat([inner.mean(2), inner.std(2, correction=0)], 1)
-
-
-def _as_bytes(pixels: Tensor) -> Tensor:
-    return pixels.contiguous().view(len(pixels), -1).view(torch.uint8)
 
 
 def _small(images: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from vitscope.data.decode import BadImageError, decode_image
 from vitscope.data.sources.source import Stored
 from vitscope.data.splits import TEST, TRAIN, VAL, part_called
 from vitscope.data.survey.near import SIDE, near_pairs
+from vitscope.doctor.checks.data.plain import read_some
 from vitscope.doctor.finding import Finding, Note
 from vitscope.doctor.thresholds.data import LEAKED_PICTURES, LEAKED_SHARE, TEST_DECODED, TEST_READ, TEST_SECONDS
 
@@ -90,13 +91,9 @@ def _read(dataset: Dataset, part: str, most: int) -> Iterator[Stored]:
     """Pictures of a part by chance, as long as there is time."""
     numbers = np.random.default_rng(0).permutation(dataset.splits[part])[:most]
     began = time.perf_counter()
-    for number in numbers.tolist():
+    for _, stored in read_some(dataset.source, numbers):
         if time.perf_counter() - began > TEST_SECONDS:
             return
-        try:
-            stored = dataset.source.read(number)
-        except Exception:  # a damaged file fails in any way; that is told elsewhere
-            continue
         yield stored
 
 
