@@ -176,9 +176,9 @@ def test_any_name_of_a_strength(name: str) -> None:
     [
         (["--split-sead", "1"], "--split-seed"),
         (["--split-seed", "-1"], "split_seed"),
-        (["--split-seed", "1e400"], "int"),
+        (["--split-seed", "1e400"], "whole number"),
         (["--split-seed", str(10**40)], "split_seed"),
-        (["--limit", "many"], "int"),
+        (["--limit", "many"], "whole number"),
         (["--augment", "stronk"], "strong"),
         (["--json=perhaps"], "switch"),
         (["extra", "words"], "extra"),
