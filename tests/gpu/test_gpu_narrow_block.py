@@ -94,9 +94,11 @@ def test_launched_as_it_is_served(name: str, launch: Launch, tried: dict[Any, st
     model, given = network(name), images()
     run = launched(model.forward, launch, device=torch.device("cuda"), batch_size=PICTURES)
     with torch.inference_mode():
-        eager = model(given)
-        for _ in range(2):
-            assert off(run(given), eager.double()) < 1e-2
+        served = [run(given).clone() for _ in range(2)]
+        theirs = model(given)
+        exact = model.double()(given.double())
+    assert torch.equal(*served)
+    assert off(served[0], exact) <= 1.5 * off(theirs, exact) + 1e-3
     assert tried
     assert not any(tried.values())
 
