@@ -106,6 +106,20 @@ def test_a_run_is_what_rounds_begin_with(asked: list[SimpleNamespace], monkeypat
     assert asked[0].config.loop.seed == 3
 
 
+def test_of_a_runs_model_drop_rates_are_set_anew_and_layers_are_refused(
+    asked: list[SimpleNamespace], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = run_here("dense")
+    assert main(["sparsify", run, "--model.drop-path-rate", "0.3", "--json"]) == 0
+    assert asked[0].config.model.drop_path_rate == 0.3
+    capsys.readouterr()
+    for words in (["--model.depth", "7"], ["--model", "vit_tiny"], ["--model", "resnet18"]):
+        told = refused(capsys, run, *words)
+        assert "expected" in told, told
+        assert "only drop rates" in told, told
+    assert len(asked) == 1
+
+
 def test_a_taught_network_does_not_bring_its_teacher(asked: list[SimpleNamespace], here: Path) -> None:
     """It was the dense network of that experiment and seed. A run that has a teacher of its own keeps it."""
     taught = settings(loss={"teacher": "x/seed-0/dense/model", "distill_share": 0.5})

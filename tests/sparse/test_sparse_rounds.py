@@ -21,6 +21,7 @@ from sparse.tiny_experiments import (
     STEPS_PER_EPOCH,
     accuracy_by_hand,
     before,
+    dense_run,
     experiment,
     logged,
     metrics,
@@ -30,6 +31,7 @@ from sparse.tiny_experiments import (
     weights_in,
 )
 from train.tiny_runs import DATA
+from vitscope.core.config import updated
 from vitscope.core.errors import VitscopeError
 from vitscope.data.dataset import open_dataset
 from vitscope.models.config import ViTConfig
@@ -44,6 +46,7 @@ from vitscope.sparse.sparsify import Experiment
 from vitscope.sparse.surgery import shrink
 from vitscope.sparse.units import Units, units_of
 from vitscope.train.config import CheckpointConfig
+from vitscope.train.config.read import read_train_config
 from vitscope.train.fit import fit
 
 ROUNDS = 2
@@ -463,6 +466,19 @@ def test_position_tables_are_resampled(tmp_path: Path) -> None:
     began = weights_in(place(done, 1, "refill") / "start")["pos_embed"]
     assert torch.equal(began, kept)
     assert row_of(done, "refill").test_accuracy is not None
+
+
+def test_every_network_is_trained_with_the_drop_rates_that_were_asked_for(tmp_path: Path) -> None:
+    run = dense_run(tmp_path / "dense")
+    asked = settings()
+    asked = updated(asked, model=asked.model.changed(drop_path_rate=0.25))
+    done = experiment(tmp_path / "sparse", asked, source=run, controls="all")
+    rates = {
+        str(path.relative_to(done.folder)): read_train_config(path).model.bare.drop_path_rate
+        for path in done.folder.rglob("run/config.yaml")
+    }
+    assert len(rates) == 7, rates  # before the cut and after it, the same by lot, and three controls more
+    assert set(rates.values()) == {0.25}, rates
 
 
 def test_rows_come_back_from_the_table(done: Experiment) -> None:

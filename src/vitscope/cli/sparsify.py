@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
@@ -75,6 +75,7 @@ def run(args: Sequence[str]) -> int:
     if source is not None:
         for seed in range(sparse.seeds if SEED in source else 1):
             _require_model(Path(source.replace(SEED, str(train.loop.seed + seed))))
+        _refuse_other_layers(source, train)
     out = Path(command.out) if command.out is not None else _free_folder(command, train)
 
     from vitscope.train.signals import StopFlag
@@ -138,6 +139,24 @@ def _without_its_teacher(run: Path, config: TrainConfig) -> TrainConfig:
     if not any((above / SPARSE).is_file() for above in run.resolve().parents):
         return config
     return updated(config, loss=updated(config.loss, teacher=None))
+
+
+def _refuse_other_layers(source: str, train: TrainConfig) -> None:
+    """A run brings its network, whose layers flags cannot change: they would be forgotten without a word."""
+    from vitscope.sparse.ground import DROPS
+
+    first = Path(source.replace(SEED, str(train.loop.seed)))
+    brought: Any = read_train_config(first / CONFIG).model
+    asked: Any = train.model
+    names = field_names(type(brought))
+    other = [name for name in names if name not in DROPS and getattr(asked, name, None) != getattr(brought, name)]
+    if other:
+        name = "family" if "family" in other else other[0]
+        raise UsageError(
+            expected(f"model.{name}", f"{getattr(brought, name)!r}, as '{source}' has it", repr(getattr(asked, name))),
+            where=PROG,
+            fix="leave it out: of a run's model only drop rates can be set anew (--model.drop-path-rate 0)",
+        )
 
 
 def _is_experiment(folder: str | None) -> bool:

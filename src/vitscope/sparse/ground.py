@@ -10,7 +10,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from vitscope.core.config import require, updated
+from vitscope.core.config import field_names, require, updated
 from vitscope.core.device import pick_device
 from vitscope.core.seed import derive_seed
 from vitscope.data.config import AugmentConfig
@@ -21,7 +21,7 @@ from vitscope.sparse.choose import Scores
 from vitscope.sparse.config import SparseConfig
 from vitscope.sparse.criteria import criterion
 from vitscope.sparse.criteria.evidence import Evidence
-from vitscope.train.config import TrainConfig, named_model
+from vitscope.train.config import ModelSection, TrainConfig, named_model
 from vitscope.train.evaluate import Evaluation, evaluate
 from vitscope.train.precision import choose_dtype
 from vitscope.train.resume import trainable
@@ -30,6 +30,8 @@ from vitscope.train.signals import StopFlag
 from vitscope.weights.load import load_model
 
 Say = Callable[[str], None]
+DROPS = ("drop_rate", "attn_drop_rate", "drop_path_rate", "head_drop_rate")
+"""Of a model's settings, those that are about its training alone: they need not be those the dense network had."""
 
 
 class StoppedError(Exception):
@@ -107,12 +109,18 @@ class Ground:
         """The network as a run with these settings would begin with it, on the CPU."""
         return make_model(self.bench, self.say)
 
+    def section(self, like: ModelConfig) -> ModelSection:
+        """The settings of a network with these layers, trained with the drop rates that were asked for."""
+        asked = self.config.model
+        drops = {name: getattr(asked, name) for name in DROPS if name in field_names(type(like))}
+        return named_model(asked.name, updated(like, **drops))
+
     def new_model(self, like: ModelConfig, seed: int) -> VisionModel:
         """A network like the dense one, which need not be that of the settings, with new weights of another seed."""
         config = self.bench.config
         config = updated(
             config,
-            model=named_model(config.model.name, like),
+            model=self.section(like),
             loop=updated(config.loop, seed=seed),
             checkpoint=updated(config.checkpoint, init_from=None),
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 from vitscope.core.config import updated
 from vitscope.models.model import VisionModel
 from vitscope.sparse.ground import Ground, StoppedError
-from vitscope.train.config import TrainConfig, named_model
+from vitscope.train.config import TrainConfig
 from vitscope.train.fit import Run, fit
 from vitscope.train.step import AfterStep
 from vitscope.train.work import BetweenSteps
@@ -75,6 +75,6 @@ def stage_config(
         save_model(start(), place)
     return updated(
         config,
-        model=named_model(config.model.name, ground.load(place).config),
+        model=ground.section(ground.load(place).config),
         checkpoint=updated(config.checkpoint, init_from=str(place)),
     )
