@@ -15,7 +15,9 @@ import vitscope
 from sparse.sparse_models import vit
 from sparse.tiny_experiments import dense_run, experiment, metrics, row_of, settings, weights_in
 from train.tiny_runs import differing
+from vitscope.core.errors import ConfigError
 from vitscope.models.config import ViTConfig
+from vitscope.sparse.config import SparseConfig
 from vitscope.sparse.masks import all_kept, by_magnitude
 from vitscope.sparse.sparsify import Experiment
 from vitscope.sparse.surgery import shrink
@@ -62,9 +64,10 @@ def test_all_of_them_in_every_round_in_one_table(rsst: Experiment) -> None:
     assert found == [(0, "dense"), *((number, name) for number in (1, 2) for name in each)]
 
 
-def test_beside_the_last_round_alone_they_are_the_same_networks(rsst: Experiment, tmp_path: Path) -> None:
+@pytest.mark.parametrize("rounds", ["last", "2"])
+def test_beside_one_round_alone_they_are_the_same_networks(rounds: str, rsst: Experiment, tmp_path: Path) -> None:
     said: list[str] = []
-    asked = {"rounds": 2, "controls": "random,oneshot", "control_rounds": "last"}
+    asked = {"rounds": 2, "controls": "random,oneshot", "control_rounds": rounds}
     done = experiment(tmp_path / "x", say=said.append, **asked)
     last = ["rsst", "control:random", "control:oneshot"]
     assert [(row.round, row.network) for row in done.rows] == [(0, "dense"), (1, "rsst"), *((2, name) for name in last)]
@@ -72,6 +75,14 @@ def test_beside_the_last_round_alone_they_are_the_same_networks(rsst: Experiment
     for name in ("control-random/small/run", "control-oneshot/run"):
         ours, theirs = (place(one, name, 2) / "model" for one in (done, rsst))
         assert differing(weights_in(ours), weights_in(theirs)) == set()
+
+
+def test_which_rounds_have_controls() -> None:
+    held = {"all": (1, 2, 3), "last": (3,), "2": (2,), " 3, 1,3 ": (1, 3)}
+    assert {words: SparseConfig(rounds=3, control_rounds=words).rounds_held for words in held} == held
+    for wrong in ("4", "0", "-1", "1.0", "lst", "1,x", "", ","):
+        with pytest.raises(ConfigError, match=r"control_rounds.*all, last, or numbers from 1 to 3 with commas between"):
+            SparseConfig(rounds=3, control_rounds=wrong)
 
 
 @pytest.mark.parametrize("name", ["rsst", "imp", "refill"])

@@ -68,8 +68,9 @@ class SparseConfig:
     controls: str = "none"
     """What the network is held against, at equal epochs: none, all, or some of dense, random, reinit, oneshot, with
     commas between."""
-    control_rounds: Literal["all", "last"] = "all"
-    """Which rounds have controls beside them: every one, or the last alone, where the others are only the way there."""
+    control_rounds: str = "all"
+    """Which rounds have controls beside them: all, the last, or those of these numbers, with commas between. The others
+    are only the way there."""
     timing: Literal["all", "first", "none"] = "all"
     """Which networks are timed beside the dense one: the algorithm's of every seed, of the first seed, or none."""
     seeds: int = 1
@@ -94,6 +95,7 @@ class SparseConfig:
             require(0 < value < float("inf"), name, "a positive number", value)
         _require_known("units", self.kinds, KIND_NAMES)
         _require_known("controls", self.held_against, CONTROLS)
+        _require_rounds("control_rounds", self.control_rounds, self.rounds)
         require(
             self.rounds == 1 or self.algorithm != "2of4",
             "rounds",
@@ -123,6 +125,14 @@ class SparseConfig:
         return KIND_NAMES if named == ("all",) else named
 
     @property
+    def rounds_held(self) -> tuple[int, ...]:
+        """The rounds that have controls beside them, in order."""
+        named = {"all": range(1, self.rounds + 1), "last": (self.rounds,)}
+        return tuple(
+            named.get(self.control_rounds.strip()) or sorted({int(word) for word in _listed(self.control_rounds)})
+        )
+
+    @property
     def held_against(self) -> tuple[str, ...]:
         """The controls, in the order of their table."""
         named = _listed(self.controls)
@@ -138,6 +148,15 @@ class SparseConfig:
 
 def _listed(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
+
+
+def _require_rounds(name: str, given: str, rounds: int) -> None:
+    if given.strip() in ("all", "last"):
+        return
+    wanted = f"all, last, or numbers from 1 to {rounds} with commas between"
+    require(bool(_listed(given)), name, wanted, "nothing")
+    for word in _listed(given):
+        require(word.isdecimal() and 1 <= int(word) <= rounds, name, wanted, word)
 
 
 def _require_known(name: str, given: Sequence[str], known: Sequence[str]) -> None:

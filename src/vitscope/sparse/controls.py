@@ -29,7 +29,7 @@ class Controls:
     def outcomes(self, number: int, found: Outcome) -> Iterator[tuple[str, Outcome]]:
         """The controls that were asked for, beside what the algorithm made in round `number`. Rounds in order."""
         sparse = self.trial.ground.sparse
-        if sparse.control_rounds == "last" and number < sparse.rounds:
+        if number not in sparse.rounds_held:
             return
         for name in sparse.held_against:
             if name == "oneshot" and self._is_oneshot_itself(number, found):

@@ -139,8 +139,7 @@ def _rounds(trial: Trial, rows: list[Row], folder: Path, stopwatch: Stopwatch | 
 
 def how_far(rows: Sequence[Row], sparse: SparseConfig) -> str:
     """Of all networks, and how long the others take if they take as long as those of rounds did so far."""
-    with_controls = sparse.rounds if sparse.control_rounds == "all" else 1
-    in_all = sparse.seeds * (1 + sparse.rounds + with_controls * len(sparse.held_against))
+    in_all = sparse.seeds * (1 + sparse.rounds + len(sparse.rounds_held) * len(sparse.held_against))
     took = [row.seconds for row in rows if row.round]
     left = in_all - len(rows)
     rest = f", about {lasting(left * sum(took) / len(took))} to go" if took and left > 0 else ""
