@@ -10,10 +10,11 @@ import torch
 from doctor.conftest import CLASSES, loader_of, pictures, small_vit
 from doctor.seen import causes, notes
 from vitscope import create_model
+from vitscope.doctor.causes import cause_for
 from vitscope.doctor.checks.settings import CHECKS
 from vitscope.doctor.checks.settings.decay import weight_decay
 from vitscope.doctor.checks.settings.drops import drops
-from vitscope.doctor.checks.settings.head_dim import head_dim
+from vitscope.doctor.checks.settings.head_dim import head_changes, head_dim, head_numbers, head_sure
 from vitscope.doctor.checks.settings.lone_batch import lone_batch
 from vitscope.doctor.checks.settings.patches import patches
 from vitscope.doctor.checks.settings.position_table import position_table
@@ -49,6 +50,19 @@ def test_narrow_heads(patient: Make, heads: int, confidence: float) -> None:
     assert seen.findings[0].confidence == confidence
     assert seen.findings[0].numbers["dim"] == 64 // heads
     assert seen.findings[0].numbers["better"] == 2
+
+
+def test_narrow_heads_are_widened_by_what_sets_them() -> None:
+    """Their own width, where it is set; fewer heads; or, where there is one already, a wider model."""
+    ways = {(64, 16, None): ("num_heads", 2), (64, 16, 4): ("head_dim", 32), (8, 1, None): ("embed_dim", 32)}
+    for given, (setting, value) in ways.items():
+        numbers = head_numbers(*given)
+        (change,) = head_changes(numbers)
+        assert (change.key, change.value) == (f"model.{setting}", value)
+        cause = cause_for("head_dim_too_small", numbers)
+        assert cause.places <= numbers.keys()
+        assert f"{setting}={value}" in cause.action.said("en", numbers)
+    assert head_sure(head_numbers(64, 16, 32)["dim"]) is None
 
 
 def test_heads_of_16_alone_make_nobody_unwell(patient: Make) -> None:

@@ -126,6 +126,7 @@ def _facts(bench: Bench, steps_per_epoch: int, *, keeps_head: bool) -> Facts:
         embed_dim=None if vit is None else vit.embed_dim,
         depth=None if vit is None else vit.depth,
         num_heads=vit.num_heads if vit is not None and isinstance(vit.num_heads, int) else None,
+        head_dim=None if vit is None else vit.head_dim,
         drop_rate=getattr(network, "drop_rate", None),
         is_pretrained=config.checkpoint.init_from is not None,
         keeps_head=keeps_head,

@@ -68,6 +68,8 @@ class Facts:
     embed_dim: int | None = None
     depth: int | None = None
     num_heads: int | None = None
+    head_dim: int | None = None
+    """Where it is set and does not follow from width and heads."""
     drop_rate: float | None = None
     is_pretrained: bool = False
     """Whether training begins with weights from elsewhere."""

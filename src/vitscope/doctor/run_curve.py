@@ -10,7 +10,8 @@ from vitscope.core.run_view import RunView
 from vitscope.doctor.curve import Curve, CurveVerdict, judge_curve
 from vitscope.doctor.finding import Change, Finding, Note, Seen
 from vitscope.doctor.picture import Line, Picture
-from vitscope.doctor.run_record import config_file, lower_lr, lr_at
+from vitscope.doctor.run_record import config_file, go_on, lower_lr, lr_at, section
+from vitscope.doctor.thresholds.curves import CURVE_LATE
 
 
 def curve_check(run: RunView) -> Seen:
@@ -36,9 +37,7 @@ def curve_check(run: RunView) -> Seen:
         seen.notes.append(Note("stop_earlier", {"best": verdict.best, "epoch": last}))
     elif verdict.kind == "healthy" and verdict.is_overconfident:
         seen.notes.append(Note("overconfident", {"best": verdict.best}))
-    # What is at work and still falls has not ended high: it has not ended.
-    is_early = run.is_alive and verdict.kind == "underfitting" and verdict.is_falling
-    if verdict.kind != "healthy" and not is_early:
+    if verdict.kind != "healthy" and not is_early(run, verdict):
         seen.findings.append(_finding(run, curve, verdict, seen.picture))
     return seen
 
@@ -63,11 +62,31 @@ def _finding(run: RunView, curve: Curve, verdict: CurveVerdict, picture: Picture
         "lr": lr_at(run, None),
         "config": config_file(run),
     }
-    if verdict.kind == "underfitting" and verdict.has_learnt:
-        numbers |= {"train_first": train[0], "epochs": curve.epochs[-1], "longer": 2 * curve.epochs[-1]}
+    if verdict.kind == "underfitting" and _would_go_on(verdict, curve):
+        numbers |= {"train_first": train[0], "epochs": curve.epochs[-1], **_further(run, curve)}
     if verdict.is_rising:
         numbers |= {"best": verdict.best, "val_best": min(val), "rise": verdict.rise}
     return Finding(cause, confidence.get(verdict.kind, 0.7), numbers, changes.get(verdict.kind, ()), picture=picture)
+
+
+def is_early(run: RunView, verdict: CurveVerdict) -> bool:
+    """What is at work and still falls has not ended high: it has not ended."""
+    return run.is_alive and verdict.kind == "underfitting" and verdict.is_falling
+
+
+def _would_go_on(verdict: CurveVerdict, curve: Curve) -> bool:
+    """It fell to the end, or nearly, where schedules end too. What was flat for long gains nothing by more of it."""
+    return verdict.has_learnt and (verdict.began is None or verdict.began > curve.epochs[-1] * CURVE_LATE)
+
+
+def _further(run: RunView, curve: Curve) -> dict[str, Any]:
+    """How: as planned, where it ended before; else twice as long."""
+    planned, done = section(run, "loop").get("epochs"), curve.epochs[-1]
+    if not isinstance(planned, int) or planned <= done:
+        return {"longer": 2 * done}
+    if run.state == "finished" or run.is_alive:
+        return {}  # ended by early stopping, or not ended yet
+    return {"planned": planned, "again": go_on(run)}
 
 
 def _picture(curve: Curve, verdict: CurveVerdict) -> Picture | None:

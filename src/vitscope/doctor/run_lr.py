@@ -61,7 +61,7 @@ def learning_rate_check(run: RunView) -> Seen:
     steps = _steps(run)
     chance = chance_of(run)
     if len(steps) < 2 * WINDOW and not (run.state == "diverged" and len(steps) > WINDOW):
-        return Seen(left_out="nothing_recorded")
+        return Seen(left_out="too_few_steps" if steps else "nothing_recorded")
     first = steps[0].loss
     chance = first if chance is None else chance
     if not chance / STARTS_FAR_OFF < first < STARTS_FAR_OFF * chance:
@@ -80,6 +80,7 @@ def learning_rate_check(run: RunView) -> Seen:
         return seen
     is_far = rise.share >= (LOST_FAR if rise.is_after_learning else THROWN_FAR)
     is_sure = is_far or (fell is not None and fell <= GRADIENT_FELL and not rise.is_after_learning)
+    changes = lower_lr(run)
     learnt = "run_learnt" if rise.is_after_learning else "run_start"
     numbers = {
         learnt: rise.before,
@@ -88,11 +89,11 @@ def learning_rate_check(run: RunView) -> Seen:
         "run_lr": rise.lr,
         "run_end": end,
         "lr": lr_at(run, None),
-        "lower": lr_at(run, None) / 10,
+        "lower": changes[0].value if changes else lr_at(run, None) / 10,
         "config": config_file(run),
     }
     picture = _picture(steps, rise)
-    seen.findings.append(Finding("lr_too_high", 0.87 if is_sure else 0.75, numbers, lower_lr(run), picture=picture))
+    seen.findings.append(Finding("lr_too_high", 0.87 if is_sure else 0.75, numbers, changes, picture=picture))
     return seen
 
 

@@ -29,7 +29,7 @@ def divergence_check(run: RunView) -> Seen:
         lines = str((run.status or {}).get("error") or "?").splitlines()
         seen.notes.append(Note("run_failed", {"what": lines[0]}))
     elif run.state in ("starting", "running") and not run.is_alive:
-        seen.notes.append(Note("run_killed", {"again": f"vitscope train --resume --out {shlex.quote(str(run.path))}"}))
+        seen.notes.append(Note("run_killed", {"again": go_on(run)}))
     return seen
 
 
@@ -126,14 +126,21 @@ def config_file(run: RunView) -> str:
     return shlex.quote(str(path)) if path.is_file() else CONFIG
 
 
+def go_on(run: RunView) -> str:
+    return f"vitscope train --resume --out {shlex.quote(str(run.path))}"
+
+
 def lower_lr(run: RunView) -> tuple[Change, ...]:
-    """A tenth of the rate, and gradients clipped, where the settings are known."""
+    """A tenth of the rate that is set, which may be scaled and need not be reached, and gradients clipped; nothing
+    where the settings are not known."""
     optim = section(run, "optim")
     lr = optim.get("lr")
     if not isinstance(lr, int | float):
         return ()
-    clip = () if optim.get("clip_norm") or optim.get("clip_value") else (Change("optim.clip_norm", 1.0),)
-    return (Change("optim.lr", float(f"{lr / 10:.3g}")), *clip)
+    rates = [("optim.lr", lr), ("optim.muon_lr", optim.get("muon_lr"))]
+    lower = [Change(name, float(f"{rate / 10:.3g}")) for name, rate in rates if isinstance(rate, int | float)]
+    clip = [] if optim.get("clip_norm") or optim.get("clip_value") else [Change("optim.clip_norm", 1.0)]
+    return (*lower, *clip)
 
 
 def json_lines(path: Path) -> list[dict[str, Any]]:

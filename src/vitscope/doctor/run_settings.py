@@ -6,28 +6,42 @@ on the model or its pictures, only that one can tell. Of a run that learns well 
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from vitscope.core.run_view import RunView
 from vitscope.doctor.checks.settings.decay import decay_numbers, is_eating
-from vitscope.doctor.checks.settings.head_dim import head_numbers, head_sure
+from vitscope.doctor.checks.settings.head_dim import head_changes, head_numbers, head_sure
 from vitscope.doctor.checks.settings.patches import patch_numbers
 from vitscope.doctor.curve import judge_curve
 from vitscope.doctor.finding import Change, Finding, Seen
-from vitscope.doctor.run_curve import curve_of
+from vitscope.doctor.run_curve import curve_of, is_early
 from vitscope.doctor.run_record import lr_at, section
+from vitscope.doctor.thresholds.runs import NOT_ALONE_SURE
 from vitscope.doctor.thresholds.settings import COARSE_TOKENS, HEAVY_DROP, MOST_DROP
 
 
 def settings_check(run: RunView) -> Seen:
     if run.config is None or not run.rows:
         return Seen(left_out="nothing_recorded")
-    verdict = judge_curve(curve_of(run)).kind
-    seen = Seen(measured={"verdict": verdict})
-    if verdict in ("plateaued", "underfitting"):
+    verdict = judge_curve(curve_of(run))
+    seen = Seen(measured={"verdict": verdict.kind})
+    if verdict.kind == "not enough data":
+        seen.left_out = "too_few_epochs"
+    elif verdict.kind in ("plateaued", "underfitting") and not is_early(run, verdict):
         found = (_decay(run), _patches(run), _heads(run), _drops(run))
         seen.findings += [one for one in found if one is not None]
+        if verdict.kind == "plateaued":
+            seen.findings = [_not_alone(one) for one in seen.findings]
     return seen
+
+
+def _not_alone(found: Finding) -> Finding:
+    """Coarse patches and narrow heads cost accuracy, but such a network learns something: where nothing was learnt
+    there is more to find, and the curve comes first."""
+    if found.cause not in ("patch_too_coarse", "head_dim_too_small"):
+        return found
+    return dataclasses.replace(found, confidence=min(found.confidence, NOT_ALONE_SURE))
 
 
 def _decay(run: RunView) -> Finding | None:
@@ -57,12 +71,10 @@ def _heads(run: RunView) -> Finding | None:
     width, heads = model.get("embed_dim"), model.get("num_heads")
     if not isinstance(width, int) or not isinstance(heads, int) or heads < 1 or _is_pretrained(run):
         return None
-    if model.get("head_dim") is not None:
-        return None
-    numbers = head_numbers(width, heads)
+    dim = model.get("head_dim")
+    numbers = head_numbers(width, heads, dim if isinstance(dim, int) else None)
     sure = head_sure(numbers["dim"])
-    changes = (Change("model.num_heads", numbers["better"]),)
-    return None if sure is None else Finding("head_dim_too_small", sure, numbers, changes)
+    return None if sure is None else Finding("head_dim_too_small", sure, numbers, head_changes(numbers))
 
 
 def _drops(run: RunView) -> Finding | None:

@@ -179,8 +179,8 @@ CAUSES: tuple[Cause, ...] = (
             "每一步都覆盖已学内容，损失跳动或发散。",
         ),
         action=Text(
-            "Lower the learning rate: the checks of the stage training look for one that is stable.",
-            "降低学习率：训练阶段的检查会找出稳定的学习率。",
+            "Lower the learning rate; `--only lr_test` looks for one that is stable.",
+            "降低学习率；用 `--only lr_test` 可找出稳定的学习率。",
         ),
         effect=Text("The loss falls steadily.", "损失稳定下降。"),
     ),

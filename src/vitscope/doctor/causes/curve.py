@@ -67,6 +67,22 @@ CURVE_CAUSES: tuple[Cause, ...] = (
         name="underfitting",
         title=Text("The model has not learnt what it could", "模型欠拟合"),
         evidence=Text(
+            "It learns: training fell from {train_first:.3g} to {train_end:.3g} in {epochs:g} of {planned} epochs. But both "
+            "losses are high (validation {val_end:.3g}), at {level:.0%} of the loss of guessing.",
+            "它在学习：计划 {planned} 轮中的 {epochs:g} 轮内，训练损失从 {train_first:.3g} 降到 {train_end:.3g}。但两条损失都偏高"
+            "（验证 {val_end:.3g}），是随机猜测时的 {level:.0%}。",
+        ),
+        cost=Text("Accuracy stays far below what the data allows.", "准确率远低于数据所能达到的水平。"),
+        action=Text(
+            "It ended before its time: `{again}` goes on.",
+            "训练提前结束：用 `{again}` 继续。",
+        ),
+        effect=Text("Both losses come down together.", "两条损失会一起下降。"),
+    ),
+    Cause(
+        name="underfitting",
+        title=Text("The model has not learnt what it could", "模型欠拟合"),
+        evidence=Text(
             "Both losses end high: training {train_end:.3g}, validation {val_end:.3g}, {level:.0%} of the loss of guessing.",
             "两条损失最后都偏高：训练 {train_end:.3g}，验证 {val_end:.3g}，是随机猜测时的 {level:.0%}。",
         ),
@@ -343,6 +359,10 @@ CURVE_LEFT_OUT: tuple[Remark, ...] = (
     Remark(
         name="too_few_epochs",
         text=Text("too few evaluations, or too noisy ones, for a verdict", "评估次数太少或噪声太大，无法下结论"),
+    ),
+    Remark(
+        name="too_few_steps",
+        text=Text("the run has recorded too few steps to tell", "记录的步数太少，无法判断"),
     ),
     Remark(name="nothing_recorded", text=Text("the run has recorded nothing of it", "这次训练没有相关记录")),
     Remark(

@@ -23,6 +23,43 @@ CAUSES: tuple[Cause, ...] = (
         effect=Text("Wider heads at the same cost.", "计算量不变，每个头更宽。"),
     ),
     Cause(
+        name="head_dim_too_small",
+        title=Text("Attention heads that are too narrow", "注意力头的维度太小"),
+        evidence=Text(
+            "Each head has {dim} numbers ({width} wide / {heads} heads): its scores have rank {dim} at most.",
+            "每个头只有 {dim} 维（宽度 {width} / {heads} 个头）：其注意力分数的秩最多为 {dim}。",
+        ),
+        cost=Text(
+            "Narrow heads can hardly pick out single tokens: accuracy may suffer, and training may not converge.",
+            "过窄的头很难挑出单个 token：准确率可能下降，训练可能不收敛。",
+        ),
+        action=Text(
+            "A wider model: embed_dim={wider}; 32 to 64 numbers a head work best.",
+            "加宽模型：embed_dim={wider}；每个头 32 到 64 维效果最好。",
+        ),
+        effect=Text("Attention can tell tokens apart.", "注意力能区分各个 token。"),
+    ),
+    Cause(
+        name="head_dim_too_small",
+        title=Text("Attention heads that are too narrow", "注意力头的维度太小"),
+        evidence=Text(
+            "Each of the {heads} heads is set to {dim} numbers: its scores have rank {dim} at most.",
+            "{heads} 个头中每个头的维度被设为 {dim}：其注意力分数的秩最多为 {dim}。",
+        ),
+        cost=Text(
+            "Narrow heads can hardly pick out single tokens: accuracy may suffer, and training may not converge.",
+            "过窄的头很难挑出单个 token：准确率可能下降，训练可能不收敛。",
+        ),
+        action=Text(
+            "Wider heads: head_dim={better_dim} or more; 32 to 64 numbers a head work best.",
+            "加宽每个头：head_dim={better_dim} 或更大；每个头 32 到 64 维效果最好。",
+        ),
+        effect=Text(
+            "Attention can tell tokens apart, at the cost of more weights in it.",
+            "注意力能区分各个 token，代价是其中的权重更多。",
+        ),
+    ),
+    Cause(
         name="patch_too_coarse",
         title=Text("Patches too large for the picture", "对这种图像来说 patch 太大"),
         evidence=Text(

@@ -114,8 +114,8 @@ CAUSES: tuple[Cause, ...] = (
             "最初几步就把权重推得太远，之后很难再回来。",
         ),
         action=Text(
-            "Begin with a tenth of it, {lower:.2g} (--optim.lr); `vitscope doctor {config}` measures which rate is stable.",
-            "先改用十分之一，即 {lower:.2g}（--optim.lr）；`vitscope doctor {config}` 会测出稳定的学习率。",
+            "Begin with a tenth of what is set, {lower:.2g} (--optim.lr); `vitscope doctor {config}` measures which rate is stable.",
+            "先改用设置值的十分之一，即 {lower:.2g}（--optim.lr）；`vitscope doctor {config}` 会测出稳定的学习率。",
         ),
         effect=Text("The loss falls from its start.", "损失从一开始就下降。"),
     ),
@@ -133,8 +133,8 @@ CAUSES: tuple[Cause, ...] = (
             "预热中学到的东西在最高学习率下又丢失了。",
         ),
         action=Text(
-            "Begin with a tenth of it, {lower:.2g} (--optim.lr); `vitscope doctor {config}` measures which rate is stable.",
-            "先改用十分之一，即 {lower:.2g}（--optim.lr）；`vitscope doctor {config}` 会测出稳定的学习率。",
+            "Begin with a tenth of what is set, {lower:.2g} (--optim.lr); `vitscope doctor {config}` measures which rate is stable.",
+            "先改用设置值的十分之一，即 {lower:.2g}（--optim.lr）；`vitscope doctor {config}` 会测出稳定的学习率。",
         ),
         effect=Text("The loss goes on falling after the warm-up.", "预热之后损失继续下降。"),
     ),

@@ -13,20 +13,30 @@ def head_dim(patient: Patient) -> Seen:
     facts = patient.facts
     if facts.embed_dim is None or facts.num_heads is None:
         return Seen(left_out="no_attention")
-    numbers = head_numbers(facts.embed_dim, facts.num_heads)
+    numbers = head_numbers(facts.embed_dim, facts.num_heads, facts.head_dim)
     dim = numbers["dim"]
     seen = Seen(measured={"head_dim": dim})
     sure = head_sure(dim)
     if sure is not None and not (facts.is_pretrained or looks_trained(patient.model)):  # what has learnt, can
-        changes = (Change("model.num_heads", numbers["better"]),) if patient.settings is not None else ()
+        changes = head_changes(numbers) if patient.settings is not None else ()
         seen.findings.append(Finding("head_dim_too_small", sure, numbers, changes))
     elif dim < HEAD_DIM[0]:
         seen.notes.append(Note("head_dim_small", numbers))
     return seen
 
 
-def head_numbers(width: int, heads: int) -> dict[str, int]:
-    return {"dim": width // heads, "width": width, "heads": heads, "better": _better(width)}
+def head_numbers(width: int, heads: int, dim: int | None = None) -> dict[str, int]:
+    """`dim`: of a head, where it is set and does not follow from the width."""
+    if dim is not None:
+        return {"dim": dim, "heads": heads, "better_dim": int(HEAD_DIM[0])}
+    numbers = {"dim": width // heads, "width": width, "heads": heads}
+    better = _better(width)
+    return numbers | ({"better": better} if better < heads else {"wider": heads * int(HEAD_DIM[0])})
+
+
+def head_changes(numbers: dict[str, int]) -> tuple[Change, ...]:
+    settings = {"better_dim": "model.head_dim", "better": "model.num_heads", "wider": "model.embed_dim"}
+    return tuple(Change(setting, numbers[key]) for key, setting in settings.items() if key in numbers)
 
 
 def head_sure(dim: int) -> float | None:
