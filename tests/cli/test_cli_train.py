@@ -567,7 +567,22 @@ def test_help_of_a_recipe_shows_every_setting_with_its_values(capsys: pytest.Cap
         (
             "digits_vit --data.mean 5",
             "data.mean: expected numbers from 0 to 1",
-            "if it counts pixels from 0 to 255: `--data.mean 0.0196`",
+            "if pixels are counted from 0 to 255: `--data.mean 0.0196`",
+        ),
+        (
+            "digits_vit --data.mean 125 --data.std 51",
+            "data.mean: expected numbers from 0 to 1",
+            "if pixels are counted from 0 to 255: `--data.mean 0.49 --data.std 0.2`",
+        ),
+        (
+            "digits_vit --data.mean 0.3 --data.std 51",
+            "data.std: expected numbers from 0 to 1",
+            "if pixels are counted from 0 to 255: `--data.std 0.2`",
+        ),
+        (
+            "digits_vit --data.mean 300",
+            "data.mean: expected numbers from 0 to 1",
+            "`--data.normalisation half` needs neither mean nor std",
         ),
         ("digits_vit --data.mean 0.5 0.5", "data.mean: expected 1 number", "`--data.mean 0.5`"),
         ("cifar10_vit_tiny --data.mean 0.2", "data.mean: expected 3 numbers", "`--data.mean 0.2 0.2 0.2`"),

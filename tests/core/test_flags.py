@@ -50,6 +50,10 @@ class Command:
     """Any number of numbers."""
     spare: int | None = None
     """A number or nothing."""
+    limit: int = 89_478_485
+    """A large number."""
+    either: int | tuple[int, ...] = 3
+    """One or many."""
     json: bool = False
     """Print JSON."""
     model: Inner = Inner()
@@ -113,7 +117,7 @@ def test_flags_change_the_default_given_not_the_class_default() -> None:
 
 def test_every_field_is_a_flag_and_positionals_are_not() -> None:
     assert set(flag_names(Command())) == {
-        *("batch", "rate", "size", "many", "spare", "json", "no-json"),
+        *("batch", "rate", "size", "many", "spare", "limit", "either", "json", "no-json"),
         *("model.embed-dim", "model.pool", "model.qkv-bias", "model.no-qkv-bias"),
     }
 
@@ -202,6 +206,7 @@ def test_an_unknown_flag_gets_a_hint(flag: str, fix: str) -> None:
         (["--rate", "fast"], "--rate: expected a number, received 'fast'"),
         (["--size", "1", "2", "3"], "--size: expected a whole number or 2 whole numbers, received '1' '2' '3'"),
         (["--many", "1", "x"], "--many: expected one or more whole numbers, received '1' 'x'"),
+        (["--either", "x"], "--either: expected one or more whole numbers, received 'x'"),
         (["--spare", "x"], "--spare: expected a whole number, received 'x'"),
         (["--model.pool", "clss"], "--model.pool: expected one of 'cls', 'mean', received 'clss'"),
         (["--model.pool"], "--model.pool: expected one of 'cls', 'mean', received nothing"),
@@ -217,7 +222,7 @@ def test_a_wrong_value_is_named_with_what_was_wanted(args: list[str], what: str)
     assert refusal(*args).what == what
 
 
-@pytest.mark.parametrize("flag", ["batch", "rate", "size", "many", "spare"])
+@pytest.mark.parametrize("flag", ["batch", "rate", "size", "many", "spare", "limit", "either"])
 def test_a_number_that_is_none_gets_an_example_that_would_do(flag: str) -> None:
     fix = refusal(f"--{flag}", "x").fix or ""
     typed = re.fullmatch(rf"`(--{flag} [\d. ]+)`, for example", fix)

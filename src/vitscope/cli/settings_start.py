@@ -64,15 +64,21 @@ def refuse_pictures(word: str, command: EverydayFlags, *, prog: str) -> None:
 
 def refuse_means_of_no_picture(config: TrainConfig, *, prog: str) -> None:
     """Only before training: the doctor examines whatever can be set."""
-    mean = config.data.mean
-    if mean is None or all(0 <= one <= 1 for one in mean):
+    given = {"data.mean": config.data.mean, "data.std": config.data.std}
+    wrong = {name: numbers for name, numbers in given.items() if not all(0 <= one <= 1 for one in numbers or ())}
+    if not wrong:
         return
-    shown = " ".join(f"{one / 255:.3g}" for one in mean)
-    of_bytes = f"if it counts pixels from 0 to 255: `--data.mean {shown}`"
+    name, numbers = next(iter(wrong.items()))
+    flags = [
+        f"--{name} {' '.join(f'{one / 255:.3g}' for one in numbers)}" for name, numbers in wrong.items() if numbers
+    ]
+    are_bytes = all(0 <= one <= 255 for numbers in wrong.values() for one in numbers or ())
     raise ConfigError(
-        expected("data.mean", "numbers from 0 to 1, as pixels are counted", mean),
+        expected(name, "numbers from 0 to 1, as pixels are counted", numbers),
         where=prog,
-        fix=of_bytes if all(0 <= one <= 255 for one in mean) else "`--data.normalisation half` needs no mean",
+        fix=f"if pixels are counted from 0 to 255: `{' '.join(flags)}`"
+        if are_bytes
+        else "`--data.normalisation half` needs neither mean nor std",
     )
 
 
