@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from PIL import Image
 
 import vitscope
 from sparse.tiny_experiments import before, dense_run, quickly, settings
@@ -117,7 +118,18 @@ def test_of_a_runs_model_drop_rates_are_set_anew_and_layers_are_refused(
         told = refused(capsys, run, *words)
         assert "expected" in told, told
         assert "only drop rates" in told, told
+    assert "expected 'vit', as 'dense' has it, received 'resnet'" in told
     assert len(asked) == 1
+
+
+def test_pictures_and_their_means_are_refused_as_before_training(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "photos" / "cat").mkdir(parents=True)
+    Image.new("RGB", (8, 8)).save(here / "photos" / "cat" / "1.png")
+    assert "the folder of pictures 'photos'" in refused(capsys, "photos")
+    told = refused(capsys, "mini.yaml", "--data.mean", "125", "--data.std", "51")
+    assert "`--data.mean 0.49 --data.std 0.2`" in told
 
 
 def test_a_taught_network_does_not_bring_its_teacher(asked: list[SimpleNamespace], here: Path) -> None:

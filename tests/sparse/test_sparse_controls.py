@@ -15,11 +15,13 @@ import vitscope
 from sparse.sparse_models import vit
 from sparse.tiny_experiments import dense_run, experiment, metrics, row_of, settings, weights_in
 from train.tiny_runs import differing
+from vitscope.core.config import updated
 from vitscope.core.errors import ConfigError
 from vitscope.models.config import ViTConfig
 from vitscope.sparse.config import SparseConfig
 from vitscope.sparse.masks import all_kept, by_magnitude
-from vitscope.sparse.sparsify import Experiment
+from vitscope.sparse.rows import Row, read_rows
+from vitscope.sparse.sparsify import Experiment, how_far
 from vitscope.sparse.surgery import shrink
 from vitscope.sparse.units import Units
 
@@ -62,6 +64,38 @@ def test_all_of_them_in_every_round_in_one_table(rsst: Experiment) -> None:
     found = [(row.round, row.network) for row in rsst.rows]
     each = ["rsst", *(f"control:{name}" for name in CONTROLS)]
     assert found == [(0, "dense"), *((number, name) for number in (1, 2) for name in each)]
+
+
+def test_controls_that_were_measured_stay_in_the_table(tmp_path: Path) -> None:
+    """Where an experiment goes on with more rounds, and with other controls or none."""
+    asked: dict[str, Any] = {"algorithm": "oneshot", "controls": "random", "control_rounds": "last"}
+    first = experiment(tmp_path / "x", **asked)
+    control = row_of(first, "control:random", 1)
+    done = experiment(tmp_path / "x", resume=True, **{**asked, "rounds": 3})
+    found = [(row.round, row.network) for row in done.rows]
+    assert found == [
+        (0, "dense"),
+        (1, "oneshot"),
+        (1, "control:random"),
+        *((number, "oneshot") for number in (2, 3)),
+        (3, "control:random"),
+    ]
+    assert row_of(done, "control:random", 1) == control
+    assert not place(done, "control-random", 2).exists(), "nobody asked for it, and the third does not go on from it"
+    without = experiment(tmp_path / "x", resume=True, **{**asked, "rounds": 3, "controls": "none"})
+    assert [(row.round, row.network) for row in without.rows] == found
+    assert read_rows(without.folder / "rounds.csv") == without.rows
+
+
+def test_what_is_drawn_by_lot_on_the_way_is_counted_in() -> None:
+    """Three more trainings of 10 s, of which the table will show one."""
+    sparse = SparseConfig(rounds=3, controls="random", control_rounds="last", seeds=1)
+    rows = [
+        Row(seed=0, round=number, network="rsst" if number else "dense", params=1, macs=1, seconds=10.0)
+        for number in range(4)
+    ]
+    assert how_far(rows, sparse) == "network 4 of 5 is done, about 30 s to go"
+    assert how_far(rows, updated(sparse, algorithm="oneshot")) == "network 4 of 5 is done, about 10 s to go"
 
 
 @pytest.mark.parametrize("rounds", ["last", "2"])

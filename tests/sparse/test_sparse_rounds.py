@@ -16,6 +16,7 @@ import torch
 from safetensors.torch import load_file
 
 import vitscope
+from sparse.convolutions import CONFIGS
 from sparse.sparse_models import pictures
 from sparse.tiny_experiments import (
     STEPS_PER_EPOCH,
@@ -479,6 +480,14 @@ def test_every_network_is_trained_with_the_drop_rates_that_were_asked_for(tmp_pa
     }
     assert len(rates) == 7, rates  # before the cut and after it, the same by lot, and three controls more
     assert set(rates.values()) == {0.25}, rates
+
+
+def test_a_network_of_another_family_than_the_settings_name(tmp_path: Path) -> None:
+    """From Python: the network that is given counts; the command line refuses what it would forget."""
+    done = experiment(
+        tmp_path / "x", settings(CONFIGS["cnn"]), source=dense_run(tmp_path / "dense"), algorithm="oneshot"
+    )
+    assert isinstance(vitscope.load_model(done.model).config, ViTConfig)
 
 
 def test_rows_come_back_from_the_table(done: Experiment) -> None:

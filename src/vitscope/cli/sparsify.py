@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import tyro
 
 from vitscope.cli.console import console, print_json, say
-from vitscope.cli.settings_start import named_start, nameless_start
+from vitscope.cli.settings_start import named_start, nameless_start, refuse_means_of_no_picture, refuse_pictures
 from vitscope.cli.train_flags import EverydayFlags, is_yaml, read_words, resolve
 from vitscope.core.config import config, field_names, updated
 from vitscope.core.environment import process_place
@@ -68,6 +68,7 @@ def run(args: Sequence[str]) -> int:
         # --epochs is of a round, and not of the dense network.
         everyday = _with_published(command, start) if command.pretrained else command
         train, sparse = resolve(updated(everyday, epochs=None), settings, start, prog=PROG), command.sparse
+        refuse_means_of_no_picture(train, prog=PROG)
     if command.resume and command.out is None:
         raise UsageError(
             "nothing to resume: no experiment is named", where="--resume", fix="name its folder with --out"
@@ -124,6 +125,8 @@ def _start(command: SparsifyCommand, settings: Sequence[str]) -> tuple[str | Non
             where=PROG,
             fix=f"name the run of one, such as {first}/seed-0/round-1/.../run, or go on with it: --resume --out {word}",
         )
+    if word not in RECIPES:
+        refuse_pictures(word, command, prog=PROG)
     if word not in RECIPES and not is_yaml(word):
         raise UsageError(
             f"'{word}' is neither a recipe, a YAML file nor a run's folder",
@@ -150,10 +153,12 @@ def _refuse_other_layers(source: str, train: TrainConfig) -> None:
     asked: Any = train.model
     names = field_names(type(brought))
     other = [name for name in names if name not in DROPS and getattr(asked, name, None) != getattr(brought, name)]
+    if asked.family != brought.family:
+        other = ["family"]
     if other:
-        name = "family" if "family" in other else other[0]
+        has, came = (repr(getattr(one, other[0])) for one in (brought, asked))
         raise UsageError(
-            expected(f"model.{name}", f"{getattr(brought, name)!r}, as '{source}' has it", repr(getattr(asked, name))),
+            expected(f"model.{other[0]}", f"{has}, as '{source}' has it", came),
             where=PROG,
             fix="leave it out: of a run's model only drop rates can be set anew (--model.drop-path-rate 0)",
         )

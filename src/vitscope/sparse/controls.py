@@ -12,7 +12,7 @@ from vitscope.sparse.masks import Masks, all_kept, by_magnitude, density
 from vitscope.sparse.outcome import Outcome, once
 from vitscope.sparse.rounds import rounds_of
 from vitscope.sparse.rounds.imp import train_masked
-from vitscope.sparse.rounds.oneshot import cut_at_once
+from vitscope.sparse.rounds.oneshot import cut_at_once, oneshot_round
 from vitscope.sparse.rounds.small import train_small
 from vitscope.sparse.stage import train_stage
 from vitscope.sparse.trial import Trial
@@ -61,7 +61,10 @@ class Controls:
         return once(folder, work)
 
     def _random(self, number: int, found: Outcome) -> Outcome:
-        """The same algorithm, but what goes is drawn by lot."""
+        """The same algorithm, but what goes is drawn by lot: in the rounds on the way to this one too, where it goes on
+        from them."""
+        if self.trial.ground.sparse.algorithm == "oneshot":
+            return oneshot_round(self.trial, number, criterion="random", name="control-random")
         self._by_lot = self._by_lot or enumerate(rounds_of(self.trial, by_lot=True), start=1)
         return next(drawn for round_, drawn in self._by_lot if round_ == number)
 

@@ -112,7 +112,9 @@ class Ground:
     def section(self, like: ModelConfig) -> ModelSection:
         """The settings of a network with these layers, trained with the drop rates that were asked for."""
         asked = self.config.model
-        drops = {name: getattr(asked, name) for name in DROPS if name in field_names(type(like))}
+        drops = {
+            name: getattr(asked, name) for name in DROPS if name in field_names(type(like)) and hasattr(asked, name)
+        }
         return named_model(asked.name, updated(like, **drops))
 
     def new_model(self, like: ModelConfig, seed: int) -> VisionModel:

@@ -13,6 +13,7 @@ from typing import Any
 
 from vitscope.core.errors import DataError, expected
 from vitscope.core.files import write_atomically
+from vitscope.sparse.config import CONTROLS
 
 DENSE = "dense"
 """The network before anything was removed: round 0."""
@@ -92,6 +93,15 @@ class Row:
 
 
 COLUMNS = tuple(field.name for field in dataclasses.fields(Row))
+
+
+def with_kept(rows: Iterable[Row], before: Iterable[Row]) -> list[Row]:
+    """In the order of the table, with those of an earlier table that were not made again: what was once measured is not
+    lost where fewer controls are asked for."""
+    found = {(row.seed, row.round, row.network): row for row in before}
+    found |= {(row.seed, row.round, row.network): row for row in rows}
+    places = {f"control:{name}": place for place, name in enumerate(CONTROLS, start=1)}
+    return sorted(found.values(), key=lambda row: (row.seed, row.round, places.get(row.network, 0)))
 
 
 def write_rows(path: str | Path, rows: Iterable[Row]) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from vitscope.core.config import to_dict, updated
 from vitscope.core.device import pick_device
-from vitscope.core.errors import EXIT_DONE, ConfigError, UsageError, expected
+from vitscope.core.errors import EXIT_DONE, ConfigError, DataError, UsageError, expected
 from vitscope.core.files import write_json
 from vitscope.core.folder_lock import FolderLock
 from vitscope.core.run_layout import LOCK, MODEL
@@ -25,7 +25,7 @@ from vitscope.sparse.report import write_report
 from vitscope.sparse.report.card import how_it_was_made_smaller
 from vitscope.sparse.report.words import lasting
 from vitscope.sparse.rounds import rounds_of
-from vitscope.sparse.rows import DENSE, Row, write_rows
+from vitscope.sparse.rows import DENSE, Row, read_rows, with_kept, write_rows
 from vitscope.sparse.tell import row_of
 from vitscope.sparse.trial import Trial, begin_trial, refuse_other_units
 from vitscope.sparse.two_of_four import why_no_two_of_four
@@ -103,27 +103,29 @@ def sparsify(
         _open_folder(folder, config, sparse, source, lock, resume=resume)
         _warn_of_one_network(sparse, source)
         rows: list[Row] = []
+        before = _rows_before(folder / ROUNDS)
         stopwatch = Stopwatch(folder / SPEED, pick_device(config.loop.device))
         try:
             for seed in seeds:
                 say(f"seed {seed}")
                 trial = begin_trial(ground_of(seed), None if source is None else source.replace(SEED, str(seed)))
                 is_timed = sparse.timing == "all" or (sparse.timing == "first" and seed == config.loop.seed)
-                _rounds(trial, rows, folder, stopwatch if is_timed else None)
+                _rounds(trial, rows, before, folder, stopwatch if is_timed else None)
         except StoppedError as stopped:
             say(f"stopped; everything is saved in {folder}")
-            return Experiment(folder, "stopped", stopped.exit_code, rows)
+            return Experiment(folder, "stopped", stopped.exit_code, with_kept(rows, before))
+        rows = with_kept(rows, before)
         _put_model(folder, rows, sparse)
         write_report(folder, rows, settings=in_words(config, sparse, source), title=title or f"{sparse.algorithm}")
         return Experiment(folder, "finished", EXIT_DONE, rows)
 
 
-def _rounds(trial: Trial, rows: list[Row], folder: Path, stopwatch: Stopwatch | None) -> None:
+def _rounds(trial: Trial, rows: list[Row], before: list[Row], folder: Path, stopwatch: Stopwatch | None) -> None:
     """All rounds of one seed; the table is written whenever a row is there."""
 
     def enter(row: Row) -> None:
         rows.append(row)
-        write_rows(folder / ROUNDS, rows)
+        write_rows(folder / ROUNDS, with_kept(rows, before))
         trial.ground.say(how_far(rows, sparse))
 
     sparse = trial.ground.sparse
@@ -139,11 +141,23 @@ def _rounds(trial: Trial, rows: list[Row], folder: Path, stopwatch: Stopwatch | 
 
 def how_far(rows: Sequence[Row], sparse: SparseConfig) -> str:
     """Of all networks, and how long the others take if they take as long as those of rounds did so far."""
-    in_all = sparse.seeds * (1 + sparse.rounds + len(sparse.rounds_held) * len(sparse.held_against))
+    held = sparse.rounds_held
+    in_all = sparse.seeds * (1 + sparse.rounds + len(held) * len(sparse.held_against))
     took = [row.seconds for row in rows if row.round]
     left = in_all - len(rows)
+    if "random" in sparse.held_against and sparse.algorithm != "oneshot":  # rounds by lot on the way, without a row
+        there = sum(row.network == "control:random" and row.round == held[-1] for row in rows)
+        left += (held[-1] - len(held)) * (sparse.seeds - there)
     rest = f", about {lasting(left * sum(took) / len(took))} to go" if took and left > 0 else ""
     return f"network {len(rows)} of {in_all} is done{rest}"
+
+
+def _rows_before(table: Path) -> list[Row]:
+    """What the experiment has measured so far. A table of other columns is made anew, from what every round left."""
+    try:
+        return read_rows(table)
+    except DataError:
+        return []
 
 
 def _last(rows: list[Row]) -> Row:

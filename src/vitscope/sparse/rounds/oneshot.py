@@ -13,10 +13,14 @@ from vitscope.sparse.units import units_of
 
 def oneshot(trial: Trial, *, criterion: str, name: str = "oneshot") -> Iterator[Outcome]:
     """An outcome a round, each cut from the dense network anew: as much as that round of the others takes."""
+    for number in range(1, trial.ground.sparse.rounds + 1):
+        yield oneshot_round(trial, number, criterion=criterion, name=name)
+
+
+def oneshot_round(trial: Trial, number: int, *, criterion: str, name: str) -> Outcome:
     sparse = trial.ground.sparse
-    for number in range(1, sparse.rounds + 1):
-        gone = gone_after(units_of(trial.dense_model), rate=sparse.rate, rounds=number, rank=sparse.rank)
-        yield cut_at_once(trial, number, gone, criterion=criterion, name=name)
+    gone = gone_after(units_of(trial.dense_model), rate=sparse.rate, rounds=number, rank=sparse.rank)
+    return cut_at_once(trial, number, gone, criterion=criterion, name=name)
 
 
 def cut_at_once(
