@@ -102,9 +102,12 @@ def test_a_run_that_diverges(tmp_path: Path) -> None:
     assert found(report)[:2] == ["loss_diverged", "steps_not_finite"]
     assert report.findings[0].numbers["step"] > 0
     assert {change.key: change.value for change in report.findings[0].changes} == {
-        "optim.lr": 100.0,
+        "optim.lr": 1e-3,
         "optim.clip_norm": 1.0,
-    }
+    }, "a tenth of 1,000 is no better: no more than one begins with"
+    told = " ".join(str(report).split())
+    assert f"`vitscope doctor {tmp_path / 'run' / 'config.yaml'}` measures which learning rate is stable" in told
+    assert "0.001 (--optim.lr) is a first guess" in told
     assert "bad-step-" in report.findings[1].numbers["capture"]
     assert "layer_not_finite" in found(report)
     layer = next(one for one in report.findings if one.cause == "layer_not_finite").numbers["layer"]
@@ -202,17 +205,23 @@ def test_the_rate_that_is_advised_is_the_one_the_flag_sets(folder: Callable[...,
     """The settings' is scaled by the batch here; the highest one of the record is not what is typed."""
     flat = [CHANCE] * 20
     path = folder(flat, flat, step=high_rate(0.3))
-    optim = {"lr": 0.025, "scale_lr": "linear", "base_batch": 64, "clip_norm": 1.0}
+    optim = {"lr": 0.005, "scale_lr": "linear", "base_batch": 64, "clip_norm": 1.0}
     (path / "config.yaml").write_text(f"optim: {json.dumps(optim)}\n")
     told = " ".join(str(examine_run(path)).split())
     assert "(highest rate 0.1)" in told
-    assert "0.0025 (--optim.lr)" in told
-    assert "--optim.lr 0.0025" in told
+    assert "0.0005 (--optim.lr)" in told
+    assert "--optim.lr 0.0005" in told
     (path / "config.yaml").write_text(f"optim: {json.dumps({**optim, 'name': 'muon', 'muon_lr': 0.4})}\n")
     changes = {change.key: change.value for change in examine_run(path).findings[0].changes}
-    assert changes == {"optim.lr": 0.0025, "optim.muon_lr": 0.04}
+    assert changes == {"optim.lr": 0.0005, "optim.muon_lr": 0.001}
+    usual = {"{name: sgd, lr: 5.0}": 0.01, "{name: sgd, lr: 0.05}": 0.005, "{name: adamw, lr: 0.5}": 0.001}
+    for words, lower in usual.items():
+        (path / "config.yaml").write_text(f"optim: {words}\n")
+        assert examine_run(path).findings[0].numbers["lower"] == lower
+    (path / "config.yaml").write_text("optim: {name: adamw, lr: 0.01}\ncheckpoint: {init_from: weights}\n")
+    assert examine_run(path).findings[0].numbers["lower"] == 3e-5, "as one fine-tunes"
     (path / "config.yaml").unlink()
-    assert examine_run(path).findings[0].numbers["lower"] == pytest.approx(0.01), "that of the record, without settings"
+    assert examine_run(path).findings[0].numbers["lower"] == 1e-3, "by the record, without settings"
     few = examine_run(folder([CHANCE] * 3, [CHANCE] * 3))
     assert outcome(few, "learning_rate") == "left out"
     assert "too few steps" in " ".join(str(few).split())
@@ -283,6 +292,7 @@ def test_a_rate_too_high_shows_without_the_monitor(tmp_path: Path) -> None:
         ("model: {num_classes: 10, embed_dim: 64, num_heads: 16}", "head_dim_too_small", 0.88, False),
         ("model: {num_classes: 10, embed_dim: 64, num_heads: 2, head_dim: 4}", "head_dim_too_small", 0.88, False),
         ("model: {num_classes: 10, drop_rate: 0.9}", "dropout_too_high", 0.9, True),
+        ("data: {mean: [0.9], std: [0.01]}\nmodel: {num_classes: 10}", "normalisation_wrong", 0.86, True),
     ],
 )
 def test_settings_are_judged_as_before_training_where_little_was_learnt(
@@ -299,7 +309,7 @@ def test_settings_are_judged_as_before_training_where_little_was_learnt(
     report = examined(high)
     assert found(report) == [cause, "underfitting"]
     assert report.findings[0].confidence == sure
-    assert len(report.findings[0].changes) == 1
+    assert len(report.findings[0].changes) == (2 if cause == "normalisation_wrong" else 1)
     at_work = {"state": "running", "pid": os.getpid(), "host": host_name(), "heartbeat": time.time()}
     assert found(examined(high, status=at_work)) == [], "it has not ended yet"
     report = examined([CHANCE] * 20)
@@ -315,6 +325,8 @@ def test_wide_enough_heads_that_are_set_are_no_narrow_ones(folder: Callable[...,
     path = folder(flat, flat)
     (path / "config.yaml").write_text("model: {num_classes: 10, embed_dim: 64, num_heads: 16, head_dim: 32}\n")
     assert found(examine_run(path)) == ["plateaued"]
+    (path / "config.yaml").write_text("data: {mean: [0.1307], std: [0.3081]}\nmodel: {num_classes: 10}\n")
+    assert found(examine_run(path)) == ["plateaued"], "as for MNIST"
 
 
 def test_a_short_run_that_learns_is_no_plateau(folder: Callable[..., Path]) -> None:
@@ -328,6 +340,37 @@ def test_a_short_run_that_learns_is_no_plateau(folder: Callable[..., Path]) -> N
     assert "config.yaml` tries the learning rate" in told
     stuck = [CHANCE * x for x in (1.0, 0.95, 0.9, 0.88, *[0.87] * 8)]
     assert found(examine_run(folder(stuck, stuck))) == ["plateaued"], "flat for two thirds of it"
+
+
+def test_a_run_whose_schedule_ended_early_is_no_plateau(folder: Callable[..., Path]) -> None:
+    """A ViT on shapes: 0.925 of the loss of guessing after 8 epochs, flat from the 6th, and 0.64 after 30."""
+    short = [CHANCE * x for x in (1.01, 1.0, 0.99, 0.977, 0.96, 0.936, 0.927, 0.925)]
+    report = examine_run(folder(short, short))
+    assert found(report) == ["underfitting"]
+    assert "`--epochs 16`" in " ".join(str(report).split())
+    hardly = [CHANCE * x for x in (1.01, 1.0, 0.995, 0.99, 0.985, 0.982, 0.981, 0.98)]
+    assert found(examine_run(folder(hardly, hardly))) == ["plateaued"], "as shuffled labels do"
+
+
+def test_what_cannot_be_told_has_a_next_step(folder: Callable[..., Path]) -> None:
+    path = folder(smooth(4), smooth(4))
+    report = examine_run(path)
+    assert (report.verdict, [note.name for note in report.notes]) == ("cannot tell", ["too_short_to_tell"])
+    told = " ".join(str(report).split())
+    assert "4 evaluated epochs are too few to judge a curve by, which takes 6" in told
+    assert f"`vitscope doctor {path / 'config.yaml'}`" in told
+    wild = [loss * (1 + 0.4 * math.sin(7 * place * place)) for place, loss in enumerate(smooth(9, low=0.5))]
+    report = examine_run(folder(smooth(9, low=0.5), wild))
+    assert [note.name for note in report.notes] == ["too_noisy_to_tell"]
+
+
+def test_nobody_who_knows_all_is_told_to_train_longer(folder: Callable[..., Path]) -> None:
+    for share, notes in ((0.9, ["still_improving"]), (0.99, [])):
+        path = folder(smooth(), smooth(low=0.15))
+        rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+        rows = [{**row, "train/epoch_accuracy": share} if "train/epoch_loss" in row else row for row in rows]
+        (path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        assert [note.name for note in examine_run(path).notes] == notes
 
 
 def test_more_epochs_are_advised_only_where_they_would_help(folder: Callable[..., Path]) -> None:

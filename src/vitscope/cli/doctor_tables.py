@@ -44,7 +44,7 @@ def fix_lines(
     fix = propose_fix(report, config, language)
     left = [FIX["left"].said(language, {"title": told.title, "action": told.action}) for told in fix.left]
     if not fix.mended:
-        kind = "healthy" if report.verdict == "healthy" else "none"
+        kind = "healthy" if report.verdict == "healthy" else "none" if fix.left else "unsure"
         return [FIX[kind].said(language, {"path": path}), *left], None
     try:
         written = write_fix(fix, path, source=source or config.data.name, language=language)

@@ -10,8 +10,8 @@ from vitscope.core.run_view import RunView
 from vitscope.doctor.curve import Curve, CurveVerdict, judge_curve
 from vitscope.doctor.finding import Change, Finding, Note, Seen
 from vitscope.doctor.picture import Line, Picture
-from vitscope.doctor.run_record import config_file, go_on, lower_lr, lr_at, section
-from vitscope.doctor.thresholds.curves import CURVE_LATE
+from vitscope.doctor.run_record import config_file, go_on, lower_lr, lower_rate, lr_at, section
+from vitscope.doctor.thresholds.curves import CURVE_FEWEST, CURVE_LATE, NEARLY_ALL
 
 
 def curve_check(run: RunView) -> Seen:
@@ -29,9 +29,13 @@ def curve_check(run: RunView) -> Seen:
     seen = Seen(measured=measured, picture=_picture(curve, verdict))
     if verdict.kind == "not enough data":
         seen.left_out = "too_few_epochs"
+        is_short = len(curve.epochs) < CURVE_FEWEST
+        told = {"epochs": len(curve.epochs), "least": CURVE_FEWEST, "config": config_file(run)}
+        seen.notes.append(Note("too_short_to_tell" if is_short else "too_noisy_to_tell", told))
         return seen
     last = curve.epochs[-1]
-    if verdict.falls_at_end and verdict.kind in ("healthy", "underfitting"):
+    has_more = not curve.train_accuracy or (curve.train_accuracy[-1] or 0.0) < NEARLY_ALL
+    if verdict.falls_at_end and has_more and verdict.kind in ("healthy", "underfitting"):
         seen.notes.append(Note("still_improving", {"epoch": last}))
     elif verdict.kind == "overfitting" and verdict.is_rising:
         seen.notes.append(Note("stop_earlier", {"best": verdict.best, "epoch": last}))
@@ -46,7 +50,7 @@ def _finding(run: RunView, curve: Curve, verdict: CurveVerdict, picture: Picture
     cause = {"oscillating": "loss_oscillates", "diverged": "loss_diverged"}.get(verdict.kind, verdict.kind)
     confidence = {"diverged": 0.95, "overfitting": 0.9 if verdict.is_severe else 0.7, "plateaued": 0.85}
     changes = {
-        "oscillating": lower_lr(run),
+        "oscillating": lower_lr(run, is_lost=False),
         "diverged": lower_lr(run),
         "overfitting": (Change("loop.early_stop", True),) if verdict.is_rising else (),
     }
@@ -60,6 +64,7 @@ def _finding(run: RunView, curve: Curve, verdict: CurveVerdict, picture: Picture
         "level": verdict.level,
         "swing": verdict.swing,
         "lr": lr_at(run, None),
+        "lower": lower_rate(run),
         "config": config_file(run),
     }
     if verdict.kind == "underfitting" and _would_go_on(verdict, curve):

@@ -17,7 +17,7 @@ from vitscope.core.run_view import RunView
 from vitscope.doctor.finding import Finding, Seen
 from vitscope.doctor.picture import Line, Picture
 from vitscope.doctor.run_curve import chance_of
-from vitscope.doctor.run_record import config_file, lower_lr, lr_at
+from vitscope.doctor.run_record import config_file, lower_lr, lower_rate, lr_at
 from vitscope.doctor.thresholds.runs import (
     GRADIENT_FELL,
     LEARNT,
@@ -80,7 +80,6 @@ def learning_rate_check(run: RunView) -> Seen:
         return seen
     is_far = rise.share >= (LOST_FAR if rise.is_after_learning else THROWN_FAR)
     is_sure = is_far or (fell is not None and fell <= GRADIENT_FELL and not rise.is_after_learning)
-    changes = lower_lr(run)
     learnt = "run_learnt" if rise.is_after_learning else "run_start"
     numbers = {
         learnt: rise.before,
@@ -89,11 +88,11 @@ def learning_rate_check(run: RunView) -> Seen:
         "run_lr": rise.lr,
         "run_end": end,
         "lr": lr_at(run, None),
-        "lower": changes[0].value if changes else lr_at(run, None) / 10,
+        "lower": lower_rate(run),
         "config": config_file(run),
     }
     picture = _picture(steps, rise)
-    seen.findings.append(Finding("lr_too_high", 0.87 if is_sure else 0.75, numbers, changes, picture=picture))
+    seen.findings.append(Finding("lr_too_high", 0.87 if is_sure else 0.75, numbers, lower_lr(run), picture=picture))
     return seen
 
 

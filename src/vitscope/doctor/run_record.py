@@ -16,14 +16,15 @@ from vitscope.doctor.finding import Change, Finding, Note, Seen
 from vitscope.doctor.picture import Line, Picture
 from vitscope.doctor.thresholds.monitor import GRADIENT_EXPLODES, GRADIENT_VANISHES
 from vitscope.doctor.thresholds.runs import BAD_PICTURES_SHARE, RUN_LAST_SHARE, SKIPPED_SHARE
+from vitscope.train.guide import FINE_TUNING, SGD_FACTOR, START_LR
 
 
 def divergence_check(run: RunView) -> Seen:
     if run.state == "diverged":
         # The status may be of the step that training went back to.
         step = max(int((run.status or {}).get("step") or 0), run.rows[-1]["step"] if run.rows else 0)
-        found = Finding("loss_diverged", 0.97, {"step": step, "lr": lr_at(run, step)}, lower_lr(run))
-        return Seen(measured={"state": run.state}, findings=[found])
+        numbers = {"step": step, "lr": lr_at(run, step), "lower": lower_rate(run), "config": config_file(run)}
+        return Seen(measured={"state": run.state}, findings=[Finding("loss_diverged", 0.97, numbers, lower_lr(run))])
     seen = Seen(measured={"state": run.state}, left_out=None if run.rows else "nothing_recorded")
     if run.state == "failed":
         lines = str((run.status or {}).get("error") or "?").splitlines()
@@ -110,13 +111,14 @@ def loss_at_end(run: RunView, count: int) -> float:
 
 
 def lr_at(run: RunView, step: int | None) -> float:
-    """The rate of that step, or the highest of the run; that of the settings where no step has one."""
+    """The rate of that step, or the highest of the run, in steps too that were taken anew at another; that of the
+    settings where no step has one."""
     steps, rates = run.column("train/lr")
     if not rates:
         lr = section(run, "optim").get("lr")
         return float(lr) if isinstance(lr, int | float) else math.nan
     if step is None:
-        return max(rates)
+        return max(float(row["train/lr"]) for row in run.rows if _is_finite(row.get("train/lr")))
     return next((rate for at, rate in zip(reversed(steps), reversed(rates), strict=True) if at <= step), rates[-1])
 
 
@@ -130,15 +132,33 @@ def go_on(run: RunView) -> str:
     return f"vitscope train --resume --out {shlex.quote(str(run.path))}"
 
 
-def lower_lr(run: RunView) -> tuple[Change, ...]:
-    """A tenth of the rate that is set, which may be scaled and need not be reached, and gradients clipped; nothing
-    where the settings are not known."""
+def lower_rate(run: RunView, rate: float | None = None) -> float:
+    """A first guess where `rate` (by default what is set, or was highest) is far too high: a tenth of it, and no more
+    than one usually begins with. Of what is set, as that is typed: it may be scaled, and need not be reached."""
     optim = section(run, "optim")
-    lr = optim.get("lr")
-    if not isinstance(lr, int | float):
+    if rate is None:
+        lr = optim.get("lr")
+        rate = float(lr) if isinstance(lr, int | float) else lr_at(run, None)
+    name = str(optim.get("name"))
+    if section(run, "checkpoint").get("init_from") is not None:
+        start = FINE_TUNING.get(name, FINE_TUNING["adamw"]).lr
+    else:
+        start = START_LR * (SGD_FACTOR if name == "sgd" else 1.0)
+    return float(f"{min(rate / 10, start):.3g}")
+
+
+def lower_lr(run: RunView, *, is_lost: bool = True) -> tuple[Change, ...]:
+    """Such a rate, and gradients clipped; nothing where the settings are not known. What is not lost swings about what
+    it learns: there a tenth is enough."""
+    optim = section(run, "optim")
+    if not isinstance(optim.get("lr"), int | float):
         return ()
-    rates = [("optim.lr", lr), ("optim.muon_lr", optim.get("muon_lr"))]
-    lower = [Change(name, float(f"{rate / 10:.3g}")) for name, rate in rates if isinstance(rate, int | float)]
+    rates = {f"optim.{name}": optim.get(name) for name in ("lr", "muon_lr")}
+    lower = [
+        Change(name, lower_rate(run, rate) if is_lost else float(f"{rate / 10:.3g}"))
+        for name, rate in rates.items()
+        if isinstance(rate, int | float)
+    ]
     clip = [] if optim.get("clip_norm") or optim.get("clip_value") else [Change("optim.clip_norm", 1.0)]
     return (*lower, *clip)
 

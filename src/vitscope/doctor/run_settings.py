@@ -17,7 +17,7 @@ from vitscope.doctor.curve import judge_curve
 from vitscope.doctor.finding import Change, Finding, Seen
 from vitscope.doctor.run_curve import curve_of, is_early
 from vitscope.doctor.run_record import lr_at, section
-from vitscope.doctor.thresholds.runs import NOT_ALONE_SURE
+from vitscope.doctor.thresholds.runs import FAR_PIXELS, NOT_ALONE_SURE
 from vitscope.doctor.thresholds.settings import COARSE_TOKENS, HEAVY_DROP, MOST_DROP
 
 
@@ -29,7 +29,7 @@ def settings_check(run: RunView) -> Seen:
     if verdict.kind == "not enough data":
         seen.left_out = "too_few_epochs"
     elif verdict.kind in ("plateaued", "underfitting") and not is_early(run, verdict):
-        found = (_decay(run), _patches(run), _heads(run), _drops(run))
+        found = (_normalisation(run), _decay(run), _patches(run), _heads(run), _drops(run))
         seen.findings += [one for one in found if one is not None]
         if verdict.kind == "plateaued":
             seen.findings = [_not_alone(one) for one in seen.findings]
@@ -42,6 +42,17 @@ def _not_alone(found: Finding) -> Finding:
     if found.cause not in ("patch_too_coarse", "head_dim_too_small"):
         return found
     return dataclasses.replace(found, confidence=min(found.confidence, NOT_ALONE_SURE))
+
+
+def _normalisation(run: RunView) -> Finding | None:
+    """By its numbers: what they make of pixels from 0 to 1."""
+    data = section(run, "data")
+    given = zip(_numbers(data.get("mean")), _numbers(data.get("std")), strict=False)
+    ends = [(end - mean) / std for mean, std in given if std > 0 for end in (0.0, 1.0)]
+    if not ends or max(map(abs, ends)) <= FAR_PIXELS:
+        return None
+    numbers = {"run_low": min(ends), "run_high": max(ends)}
+    return Finding("normalisation_wrong", 0.86, numbers, (Change("data.mean", None), Change("data.std", None)))
 
 
 def _decay(run: RunView) -> Finding | None:
@@ -87,6 +98,11 @@ def _drops(run: RunView) -> Finding | None:
 
 def _is_pretrained(run: RunView) -> bool:
     return section(run, "checkpoint").get("init_from") is not None
+
+
+def _numbers(given: Any) -> list[float]:
+    values = given if isinstance(given, list | tuple) else []
+    return [float(one) for one in values if isinstance(one, int | float) and not isinstance(one, bool)]
 
 
 def _pair(size: Any) -> tuple[int, int] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vitscope.doctor.causes.text import Cause, Remark, Text
+from vitscope.doctor.causes.text import Cause, Text
 
 CURVE_CAUSES: tuple[Cause, ...] = (
     Cause(
@@ -135,8 +135,10 @@ CURVE_CAUSES: tuple[Cause, ...] = (
         ),
         cost=Text("Nothing after that is worth keeping.", "此后的一切都没有保留价值。"),
         action=Text(
-            "Lower the learning rate by 10 times, warm up, clip gradients at 1.0; check the range of the input.",
-            "把学习率降低 10 倍，加上预热，并把梯度裁剪到 1.0；检查输入的取值范围。",
+            "`vitscope doctor {config}` measures which learning rate is stable; {lower:.2g} (--optim.lr) is a first guess. Warm "
+            "up, clip gradients at 1.0 where that is not done yet, and check the range of the input.",
+            "用 `vitscope doctor {config}` 测出稳定的学习率；可先试 {lower:.2g}（--optim.lr）。加上预热，若尚未裁剪梯度则裁剪到 1.0，"
+            "并检查输入的取值范围。",
         ),
         effect=Text("The loss stays finite and falls.", "损失保持有限并下降。"),
     ),
@@ -149,8 +151,10 @@ CURVE_CAUSES: tuple[Cause, ...] = (
         ),
         cost=Text("Nothing after that is worth keeping.", "此后的一切都没有保留价值。"),
         action=Text(
-            "Lower the learning rate by 10 times, warm up, clip gradients at 1.0; check the range of the input.",
-            "把学习率降低 10 倍，加上预热，并把梯度裁剪到 1.0；检查输入的取值范围。",
+            "`vitscope doctor {config}` measures which learning rate is stable; {lower:.2g} (--optim.lr) is a first guess. Warm "
+            "up, clip gradients at 1.0 where that is not done yet, and check the range of the input.",
+            "用 `vitscope doctor {config}` 测出稳定的学习率；可先试 {lower:.2g}（--optim.lr）。加上预热，若尚未裁剪梯度则裁剪到 1.0，"
+            "并检查输入的取值范围。",
         ),
         effect=Text("The loss stays finite and falls.", "损失保持有限并下降。"),
     ),
@@ -236,7 +240,7 @@ CURVE_CAUSES: tuple[Cause, ...] = (
             "{of} 层中有 {count} 层单次更新就改变超过自身大小的十分之一，其中 {layer} 为 {ratio:.0%}（学习率 {lr:.2g}；通常为 0.1%）。",
         ),
         cost=Text("What was learnt is written over within ten steps.", "学到的内容十步之内就会被覆盖。"),
-        action=Text("Lower the learning rate by 10 times.", "把学习率降低 10 倍。"),
+        action=Text("Lower the learning rate by 10 times or more.", "把学习率降低 10 倍或更多。"),
         effect=Text("Layers move by about a thousandth in one update.", "各层单次更新约为千分之一。"),
     ),
     Cause(
@@ -302,82 +306,5 @@ CURVE_CAUSES: tuple[Cause, ...] = (
             "用 `vitscope data 路径` 列出全部，修复或删除。",
         ),
         effect=Text("All of the data counts.", "全部数据都派上用场。"),
-    ),
-)
-
-CURVE_NOTES: tuple[Remark, ...] = (
-    Remark(
-        name="still_improving",
-        text=Text(
-            "both losses still fell at the end of {epoch:g} epochs, by more than noise: training longer may help",
-            "到第 {epoch:g} 轮结束时两条损失仍在下降，且超过噪声：延长训练可能有帮助",
-        ),
-    ),
-    Remark(
-        name="stop_earlier",
-        text=Text(
-            "validation was best at epoch {best:g} of {epoch:g}: `--loop.early-stop` would have saved the rest",
-            "验证损失在第 {best:g} 轮最好（共 {epoch:g} 轮）：用 `--loop.early-stop` 可省去其余",
-        ),
-    ),
-    Remark(
-        name="some_steps_skipped",
-        text=Text(
-            "{skipped} of {steps} steps were skipped, too few to matter", "{steps} 步中跳过了 {skipped} 步，无关大局"
-        ),
-    ),
-    Remark(name="run_failed", text=Text("the run ended with an error: {what}", "训练因错误而结束：{what}")),
-    Remark(
-        name="run_killed",
-        text=Text("its process is gone before the end; `{again}` goes on", "训练进程中途消失；用 `{again}` 继续"),
-    ),
-    Remark(
-        name="overconfident",
-        text=Text(
-            "validation loss rises since epoch {best:g} while accuracy still rises: answers get surer faster than better "
-            "(`--loss.smoothing 0.1` helps)",
-            "自第 {best:g} 轮起验证损失上升，而准确率仍在提高：自信增长快于能力（可用 `--loss.smoothing 0.1`）",
-        ),
-    ),
-    Remark(
-        name="layers_with_long_gradients",
-        text=Text(
-            "{count} layers have gradients longer than {limit:g} in the middle of the monitor's looks, {layer} {norm:.3g}",
-            "监视器显示 {count} 层的梯度范数中位数超过 {limit:g}，其中 {layer} 为 {norm:.3g}",
-        ),
-    ),
-    Remark(
-        name="layers_move_far",
-        text=Text(
-            "{count} of {of} layers are moved by more than a tenth of their size in one update, {layer} by {ratio:.0%}",
-            "{of} 层中有 {count} 层单次更新超过自身大小的十分之一，其中 {layer} 为 {ratio:.0%}",
-        ),
-    ),
-)
-
-CURVE_LEFT_OUT: tuple[Remark, ...] = (
-    Remark(
-        name="too_few_epochs",
-        text=Text("too few evaluations, or too noisy ones, for a verdict", "评估次数太少或噪声太大，无法下结论"),
-    ),
-    Remark(
-        name="too_few_steps",
-        text=Text("the run has recorded too few steps to tell", "记录的步数太少，无法判断"),
-    ),
-    Remark(name="nothing_recorded", text=Text("the run has recorded nothing of it", "这次训练没有相关记录")),
-    Remark(
-        name="started_elsewhere",
-        text=Text(
-            "its first loss is far from that of guessing: rises since then may have other reasons",
-            "它最初的损失与随机猜测相差很远：此后的上升可能另有原因",
-        ),
-    ),
-    Remark(
-        name="not_monitored",
-        text=Text("layers were not watched (`vitscope train --monitor` does)", "没有逐层监视（训练时加 `--monitor`）"),
-    ),
-    Remark(
-        name="too_few_looks",
-        text=Text("the monitor has looked too few times yet", "监视器查看的次数还太少"),
     ),
 )

@@ -9,9 +9,8 @@ LABELS: tuple[Cause, ...] = (
         name="labels_out_of_range",
         title=Text("Labels that no output stands for", "标签超出了模型输出的范围"),
         evidence=Text(
-            "Labels go from {least} to {largest}, the model has outputs 0 to {outputs} - 1; {wrong} of {pictures} "
-            "labels "
-            "lie outside.",
+            "Labels go from {least} to {largest}, the model has {outputs} outputs, counted from 0; {wrong} of {pictures} "
+            "labels lie outside.",
             "标签范围是 {least} 到 {largest}，而模型只有 {outputs} 个输出（从 0 开始编号）；{pictures} 个标签中有 "
             "{wrong} 个越界。",
         ),
@@ -75,7 +74,7 @@ LABELS: tuple[Cause, ...] = (
         name="class_imbalance",
         title=Text("One class that drowns the others", "类别极不平衡"),
         evidence=Text(
-            "Class {frequent} has {largest} training pictures ({share:.0%}), class {rare} {least}: {ratio:.0f} to 1.",
+            "Class {frequent} has {largest} training pictures ({share:.0%}), class {rare} only {least}: {ratio:.0f} to 1.",
             "类别 {frequent} 有 {largest} 张训练图像（占 {share:.0%}），类别 {rare} 只有 {least} 张：比例 {ratio:.0f} : "
             "1。",
         ),

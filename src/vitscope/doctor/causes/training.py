@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from vitscope.doctor.causes.curve import CURVE_CAUSES, CURVE_LEFT_OUT, CURVE_NOTES
+from vitscope.doctor.causes.curve import CURVE_CAUSES
+from vitscope.doctor.causes.run_notes import RUN_LEFT_OUT, RUN_NOTES
 from vitscope.doctor.causes.text import Cause, Remark, Text
 
 CAUSES: tuple[Cause, ...] = (
@@ -114,8 +115,8 @@ CAUSES: tuple[Cause, ...] = (
             "最初几步就把权重推得太远，之后很难再回来。",
         ),
         action=Text(
-            "Begin with a tenth of what is set, {lower:.2g} (--optim.lr); `vitscope doctor {config}` measures which rate is stable.",
-            "先改用设置值的十分之一，即 {lower:.2g}（--optim.lr）；`vitscope doctor {config}` 会测出稳定的学习率。",
+            "Begin with {lower:.2g} (--optim.lr); `vitscope doctor {config}` measures which rate is stable.",
+            "先改用 {lower:.2g}（--optim.lr）；`vitscope doctor {config}` 会测出稳定的学习率。",
         ),
         effect=Text("The loss falls from its start.", "损失从一开始就下降。"),
     ),
@@ -133,8 +134,8 @@ CAUSES: tuple[Cause, ...] = (
             "预热中学到的东西在最高学习率下又丢失了。",
         ),
         action=Text(
-            "Begin with a tenth of what is set, {lower:.2g} (--optim.lr); `vitscope doctor {config}` measures which rate is stable.",
-            "先改用设置值的十分之一，即 {lower:.2g}（--optim.lr）；`vitscope doctor {config}` 会测出稳定的学习率。",
+            "Begin with {lower:.2g} (--optim.lr); `vitscope doctor {config}` measures which rate is stable.",
+            "先改用 {lower:.2g}（--optim.lr）；`vitscope doctor {config}` 会测出稳定的学习率。",
         ),
         effect=Text("The loss goes on falling after the warm-up.", "预热之后损失继续下降。"),
     ),
@@ -201,7 +202,7 @@ CAUSES: tuple[Cause, ...] = (
     ),
     Cause(
         name="weight_decay_too_high",
-        title=Text("Weight decay is too high", "权重衰减过大"),
+        title=Text("Weight decay that eats the weights", "权重衰减过强，权重被不断抹去"),
         evidence=Text(
             "A weight decay of {weight_decay:g} at a learning rate of {lr:.2g} halves the weights every {half_life:.0f} "
             "steps; the loss came to {end:.3g} with it and to {better_end:.3g} without, in {steps} steps.",
@@ -220,7 +221,7 @@ CAUSES: tuple[Cause, ...] = (
     ),
     Cause(
         name="dropout_too_high",
-        title=Text("Dropout is too high", "Dropout 过大"),
+        title=Text("Dropout that leaves almost nothing", "dropout 过高，几乎什么都没留下"),
         evidence=Text(
             "With dropout at {drop_rate:g} the loss went from {start:.3g} to {end:.3g} in {steps} steps; with none, all else "
             "equal, to {better_end:.3g}.",
@@ -317,7 +318,7 @@ NOTES: tuple[Remark, ...] = (
             "两者不同时，以后者为准。",
         ),
     ),
-    *CURVE_NOTES,
+    *RUN_NOTES,
 )
 
 LEFT_OUT: tuple[Remark, ...] = (
@@ -343,5 +344,5 @@ LEFT_OUT: tuple[Remark, ...] = (
         name="sweep_was_lost",
         text=Text("the sweep's first step was not finite", "扫描的第一步就出现了非有限值"),
     ),
-    *CURVE_LEFT_OUT,
+    *RUN_LEFT_OUT,
 )

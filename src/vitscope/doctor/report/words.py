@@ -129,6 +129,10 @@ FIX = {
     "setting": Text("1 setting", "1 项设置"),
     "again": Text("examine it again: {command}", "再次检查：{command}"),
     "healthy": Text("nothing to change: {path} was not written", "无需修改：未写入 {path}"),
+    "unsure": Text(
+        "nothing is sure enough to change a setting for: {path} was not written",
+        "没有足够把握修改任何设置：未写入 {path}",
+    ),
     "none": Text(
         "no setting mends what was found: {path} was not written",
         "所发现的问题无法通过修改设置解决：未写入 {path}",

@@ -28,9 +28,12 @@ CURVE_HIGH = 0.6
 """Of the loss at chance. A model that classifies well is below 0.5 (CIFAR-10 at 69 %: 0.4)."""
 CURVE_STUCK = 0.85
 """Of the loss at chance: whoever ends above it has hardly learnt anything."""
-CURVE_LEARNT, CURVE_LATE = 0.9, 2 / 3
+CURVE_LEARNT, CURVE_LATE = 0.95, 2 / 3
 """Of the loss at chance: who came down to it has learnt something. Of the epochs: flat since then only, it stopped with
-the schedule, whose rate ends low. A ViT on digits with SGD came down to 0.86 in 12 epochs, flat from the 9th."""
+the schedule, whose rate ends low. A ViT on digits with SGD came down to 0.86 in 12 epochs, flat from the 9th; one on
+shapes to 0.925 in 8, flat from the 6th, and to 0.64 in 30. With shuffled labels they end above 0.98."""
+NEARLY_ALL = 0.985
+"""Of the training pictures right: more epochs have little left to teach."""
 CURVE_UNSEEN = 0.15
 """Of the validation loss: where noise could hide a change of this size, nothing is concluded."""
 CURVE_LOST = 1.5

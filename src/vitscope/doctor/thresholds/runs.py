@@ -6,6 +6,8 @@ SKIPPED_SHARE = 0.001
 """Of all steps: fewer, and never three in a row, are worth a note only."""
 RUN_LAST_SHARE = 0.1
 """Of a run's steps: what "at the end" means."""
+FAR_PIXELS = 10.0
+"""From 0 to 1, normalised: usual numbers bring them to -3 or 3 at most."""
 NOT_ALONE_SURE = 0.6
 """That coarse patches or narrow heads are why a run learnt nothing at all. Shuffled labels or a rate that is far too
 low look alike, and with the right ones such a network reaches 92 % on digits."""

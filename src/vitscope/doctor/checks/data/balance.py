@@ -22,14 +22,15 @@ def class_balance(patient: Patient) -> Seen:
     if not looked.is_whole and len(labels) < 100 * patient.num_classes:
         return Seen(left_out="too_few_to_judge")
     least, largest = int(counts[counts > 0].min()), int(counts.max())
+    names = _names(patient, len(counts))
     ratio, share = largest / least, largest / len(labels)
     numbers = {
         "ratio": ratio,
         "share": share,
         "least": least,
         "largest": largest,
-        "rare": int(counts.where(counts > 0, counts.max() + 1).argmin()),
-        "frequent": int(counts.argmax()),
+        "rare": names[int(counts.where(counts > 0, counts.max() + 1).argmin())],
+        "frequent": names[int(counts.argmax())],
     }
     bars = Line("pictures", [str(n) for n in range(len(counts))], [float(count) for count in counts])
     picture = Picture("Training pictures of each class", "class", "pictures", [bars], kind="bars", log_y=ratio > 100)
@@ -45,3 +46,12 @@ def class_balance(patient: Patient) -> Seen:
     elif ratio >= IMBALANCE_NOTE:
         seen.notes.append(Note("classes_unequal", numbers))
     return seen
+
+
+def _names(patient: Patient, count: int) -> list[str]:
+    """Of classes: their numbers, and what the pictures call them, where that is another word."""
+    known = () if patient.dataset is None else patient.dataset.class_names
+    return [
+        f"{number} ('{known[number]}')" if number < len(known) and known[number] != str(number) else str(number)
+        for number in range(count)
+    ]
