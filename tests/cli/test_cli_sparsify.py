@@ -8,6 +8,7 @@ import shlex
 import signal
 import stat
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,8 +18,9 @@ import pytest
 from PIL import Image
 
 import vitscope
-from sparse.tiny_experiments import before, dense_run, quickly, settings
+from sparse.tiny_experiments import before, dense_run, experiment, quickly, settings
 from vitscope.cli.main import main
+from vitscope.core.environment import host_name
 from vitscope.core.yaml import load_yaml, save_yaml
 from vitscope.sparse import sparsify as experiments
 from vitscope.sparse.config import SparseConfig
@@ -130,6 +132,42 @@ def test_pictures_and_their_means_are_refused_as_before_training(
     assert "the folder of pictures 'photos'" in refused(capsys, "photos")
     told = refused(capsys, "mini.yaml", "--data.mean", "125", "--data.std", "51")
     assert "`--data.mean 0.49 --data.std 0.2`" in told
+
+
+def test_a_run_that_has_not_ended_is_told(
+    asked: list[SimpleNamespace], here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Path(run_here("dense"))
+    status = json.loads((run / "status.json").read_text())
+    at_work = {**status, "state": "running", "pid": os.getpid(), "host": host_name(), "heartbeat": time.time()}
+    (run / "status.json").write_text(json.dumps(at_work))
+    assert f"one at work (process {os.getpid()})" in refused(capsys, str(run))
+    assert not asked
+    for state, word in (("running", "killed"), ("stopped", "stopped")):
+        (run / "status.json").write_text(json.dumps({**status, "state": state, "heartbeat": 0.0}))
+        assert main(["sparsify", str(run), "--json"]) == 0
+        told = capsys.readouterr().err
+        assert f"did not train to its end ({word})" in told
+        assert f"`vitscope train --resume --out {run}` goes on with it" in told
+    (run / "status.json").write_text(json.dumps(status))
+    assert main(["sparsify", str(run), "--json"]) == 0
+    assert "to its end" not in capsys.readouterr().err
+
+
+def test_what_is_named_instead_of_a_run(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = run_here("dense")
+    assert f"`vitscope sparsify {run}`" in refused(capsys, f"{run}/model")
+    assert "there is no 'dense-0', which 'dense-{seed}' stands for" in refused(capsys, "dense-{seed}", "--seeds", "2")
+    assert "name its folder with --out" in refused(capsys, "--resume")
+    small = experiment(here / "small", source=run)
+    place = small.run.relative_to(here)
+    for verb, end in (("doctor", ""), ("train", "/config.yaml")):
+        assert main([verb, "small"]) == 2
+        told = capsys.readouterr().err
+        assert "received the sparse experiment 'small', which holds many runs" in told
+        assert f"`vitscope {verb} {place}{end}`" in told
+    assert main(["doctor", "."]) == 2
+    assert "name one of the runs in it: dense" in capsys.readouterr().err
 
 
 def test_a_taught_network_does_not_bring_its_teacher(asked: list[SimpleNamespace], here: Path) -> None:

@@ -38,6 +38,34 @@ def dense(tmp_path_factory: pytest.TempPathFactory) -> str:
     return dense_run(tmp_path_factory.mktemp("dense") / "run-0")
 
 
+# --- what is worth a word ---------------------------------------------------------------------------------------------
+
+
+def test_a_dense_network_that_guesses_is_told(tmp_path: Path, dense: str, caplog: pytest.LogCaptureFixture) -> None:
+    words = "hardly more than guessing (25.0 %)"
+    experiment(tmp_path / "x", source=dense, algorithm="oneshot")
+    assert words not in caplog.text
+    guesses = dense_run(tmp_path / "guesses", settings(optim={"lr": 1e-6}))
+    experiment(tmp_path / "y", source=guesses, algorithm="oneshot")
+    assert words in caplog.text
+
+
+def test_units_that_cannot_go_are_told(tmp_path: Path, dense: str) -> None:
+    """Of 6 heads in two blocks 5 were to go."""
+    for more, stay in (({}, True), ({"allow_empty": True}, False)):
+        said: list[str] = []
+        experiment(tmp_path / f"x-{stay}", source=dense, algorithm="rsst", rate=0.9, say=said.append, **more)
+        told = any(
+            "1 more heads were to go, but some stay in every block: --least-neurons, --allow-empty" in x for x in said
+        )
+        assert told is stay
+    said = []
+    experiment(tmp_path / "rounded", source=dense, algorithm="oneshot", round_to=8, say=said.append)
+    assert not any("were to go" in text for text in said), "what is rounded was asked for"
+    with pytest.raises(ConfigError, match=r"least_neurons.*fewer than a block has neurons \(20\)"):
+        experiment(tmp_path / "y", source=dense, least_neurons=20)
+
+
 # --- what it begins with ---------------------------------------------------------------------------------------------
 
 

@@ -59,6 +59,9 @@ def test_means_stand_where_the_rows_say(tmp_path: Path, drawn: list[Figure]) -> 
         wanted = [(mean(of, x), mean(of, y)) for of in ours]
         assert np.allclose(large_marks(drawn[0], panel, "rsst"), wanted)
     assert large_marks(drawn[0], 0, "dense")[0][0] == 1.0
+    retrained = [[row for row in rows if (row.network, row.round) == ("control:dense", number)] for number in (1, 2)]
+    wanted = [(1.0, mean(of, "test_accuracy")) for of in retrained]
+    assert np.allclose(large_marks(drawn[0], 0, "dense, retrained"), wanted), "what as many epochs alone are worth"
     assert "compiled_graph" in drawn[0].axes[0].get_xlabel()
 
 

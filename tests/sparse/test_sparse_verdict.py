@@ -129,6 +129,16 @@ def test_every_round_is_held_against_dense_and_each_control_of_that_round() -> N
     assert verdicts_of(rows)[4].other_accuracy == pytest.approx(statistics.fmean(filter(None, second)))
 
 
+def test_epochs_that_the_dense_network_did_not_have_are_told() -> None:
+    def against_dense(*controls: str) -> str:
+        rows = experiment(rounds=1, controls=controls, epochs=60)
+        return next(it.in_words() for it in verdicts_of(rows) if it.against == DENSE)
+
+    longer = "It was trained 60 epochs longer: what those alone are worth, --controls dense tells."
+    assert longer in against_dense("control:random")
+    assert longer not in against_dense("control:dense"), "then that network says it"
+
+
 def test_mean_and_spread() -> None:
     found = mean_and_spread([0.2, None, 0.4, math.nan, 0.9])
     assert found is not None

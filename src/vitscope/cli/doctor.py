@@ -102,7 +102,13 @@ def _start(command: DoctorCommand, settings: Sequence[str]) -> TrainConfig:
         refuse_pictures(word, command, prog=PROG)
     if word not in RECIPES and not is_yaml(word):
         beside = runs_in(Path(word).expanduser().parent) if "/" in word else []
-        near = did_you_mean(word, RECIPES) or did_you_mean(Path(word).name, beside, before=folder_before(Path(word)))
+        inside = [shlex.quote(str(Path(word) / run)) for run in runs_in(Path(word).expanduser())]
+        some = f"name one of the runs in it: {', '.join(inside[-3:])}" if inside else None
+        near = (
+            some
+            or did_you_mean(word, RECIPES)
+            or did_you_mean(Path(word).name, beside, before=folder_before(Path(word)))
+        )
         is_there = Path(word).expanduser().exists()
         raise UsageError(
             f"'{word}' is neither a recipe, a YAML file nor a run's folder"

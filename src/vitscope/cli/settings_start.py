@@ -47,6 +47,7 @@ def refuse_pictures(word: str, command: EverydayFlags, *, prog: str) -> None:
     path = Path(word).expanduser()
     if word.endswith(YAML_ENDS) or not path.exists() or runs_in(path):
         return
+    _refuse_experiment(path, prog)
     from vitscope.data.sources.files import PICTURE_SUFFIXES
     from vitscope.data.sources.open import looks_like_data
 
@@ -60,6 +61,21 @@ def refuse_pictures(word: str, command: EverydayFlags, *, prog: str) -> None:
         return
     name, wanted = TAKES[prog == PROG]
     raise UsageError(expected(name, wanted, f"the {kind} '{word}'"), where=prog, fix=fix)
+
+
+def _refuse_experiment(path: Path, prog: str) -> None:
+    from vitscope.sparse.config import SPARSE
+
+    if not (path / SPARSE).is_file():
+        return
+    inside = sorted(one for one in path.glob("seed-*/round-*/**/run") if "control-" not in str(one.relative_to(path)))
+    last = str(inside[-1] if inside else path / "seed-0/round-1/.../run")
+    name, wanted = TAKES[prog == PROG]
+    raise UsageError(
+        expected(name, wanted, f"the sparse experiment '{path}', which holds many runs"),
+        where=prog,
+        fix=f"`{prog} {shlex.quote(last + ('/config.yaml' if prog == PROG else ''))}`",
+    )
 
 
 def refuse_means_of_no_picture(config: TrainConfig, *, prog: str) -> None:

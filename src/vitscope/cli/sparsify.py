@@ -15,7 +15,8 @@ from vitscope.cli.train_flags import EverydayFlags, is_yaml, read_words, resolve
 from vitscope.core.config import config, field_names, updated
 from vitscope.core.environment import process_place
 from vitscope.core.errors import UsageError, expected
-from vitscope.core.run_layout import CONFIG, MODEL, RUNS, is_run_folder
+from vitscope.core.run_layout import CONFIG, MODEL, RUNS, STATUS, is_run_folder
+from vitscope.core.status_file import StatusFile
 from vitscope.core.strict_json import encode
 from vitscope.core.suggest import did_you_mean
 from vitscope.recipes import RECIPES
@@ -60,6 +61,10 @@ class SparsifyCommand(EverydayFlags, SparseConfig):
 def run(args: Sequence[str]) -> int:
     command, settings = read_words(SparsifyCommand(), args, prog=PROG)
     _refuse_several_processes()
+    if command.resume and command.out is None:
+        raise UsageError(
+            "nothing to resume: no experiment is named", where="--resume", fix="name its folder with --out"
+        )
     if command.recipe is None and command.resume and command.out is not None and command.data is None:
         _require_experiment(command.out)
         source, train, sparse = _kept(command, settings, args)
@@ -69,13 +74,9 @@ def run(args: Sequence[str]) -> int:
         everyday = _with_published(command, start) if command.pretrained else command
         train, sparse = resolve(updated(everyday, epochs=None), settings, start, prog=PROG), command.sparse
         refuse_means_of_no_picture(train, prog=PROG)
-    if command.resume and command.out is None:
-        raise UsageError(
-            "nothing to resume: no experiment is named", where="--resume", fix="name its folder with --out"
-        )
     if source is not None:
         for seed in range(sparse.seeds if SEED in source else 1):
-            _require_model(Path(source.replace(SEED, str(train.loop.seed + seed))))
+            _require_trained(Path(source.replace(SEED, str(train.loop.seed + seed))))
         _refuse_other_layers(source, train)
     out = Path(command.out) if command.out is not None else _free_folder(command, train)
 
@@ -115,6 +116,18 @@ def _start(command: SparsifyCommand, settings: Sequence[str]) -> tuple[str | Non
     if word is None:
         return None, nameless_start(command, settings, prog=PROG)
     first = Path(word.replace(SEED, str(command.seed or 0))).expanduser()
+    if SEED in word and not first.exists():
+        raise UsageError(
+            f"there is no '{first}', which '{word}' stands for with seed {command.seed or 0}",
+            where=PROG,
+            fix="train it first, or name the first seed there is (--seed)",
+        )
+    if first.name == MODEL and is_run_folder(first.parent):
+        raise UsageError(
+            expected(f"'{word}'", "a run", "the model in it"),
+            where=PROG,
+            fix=f"`{PROG} {shlex.quote(str(first.parent))}`",
+        )
     if is_run_folder(first):
         if command.init_from is not None:
             raise UsageError(f"--from is for new runs: '{word}' brings its weights", where=PROG, fix="leave it out")
@@ -206,10 +219,24 @@ def _with_published(command: SparsifyCommand, start: TrainConfig) -> SparsifyCom
     return updated(command, init_from=PRETRAINED[name].hub, model=name)
 
 
-def _require_model(run: Path) -> None:
+def _require_trained(run: Path) -> None:
+    status = StatusFile(run / STATUS)
+    if status.is_alive():
+        raise UsageError(
+            expected(f"'{run}'", "a run that has ended", f"one at work (process {(status.read() or {}).get('pid')})"),
+            where=PROG,
+            fix="wait for its end, or stop it",
+        )
     if not (run / MODEL).is_dir():
         raise UsageError(
             expected(f"'{run}'", "a run with a trained model", "none yet"), where=PROG, fix="train it to its end first"
+        )
+    state = (status.read() or {}).get("state")
+    if state not in (None, "finished"):
+        how = "killed" if state in ("starting", "running") else state
+        say(
+            f"'{run}' did not train to its end ({how}): rounds begin with its best epoch so far; "
+            f"`vitscope train --resume --out {shlex.quote(str(run))}` goes on with it"
         )
 
 

@@ -40,6 +40,9 @@ DEVICE = "loop.device"
 MAY_CHANGE = ("rounds", "seeds", "controls", "control_rounds", "timing")
 """On resuming: more of the same, or measured otherwise. All else would make it another experiment."""
 
+GUESSES = 0.1
+"""Of the way from guessing to knowing: who is below has learnt hardly anything."""
+
 log = logging.getLogger("vitscope")
 
 
@@ -132,6 +135,7 @@ def _rounds(trial: Trial, rows: list[Row], before: list[Row], folder: Path, stop
     enter(
         row_of(trial, 0, DENSE, trial.dense, root=folder, stopwatch=stopwatch if _is_timed(sparse, stopwatch) else None)
     )
+    _warn_of_guessing(trial)
     controls = Controls(trial)
     for number, found in enumerate(rounds_of(trial), start=1):
         enter(row_of(trial, number, sparse.algorithm, found, root=folder, stopwatch=stopwatch))
@@ -291,6 +295,17 @@ def _refuse_rewind_into(source: str | None, sparse: SparseConfig) -> None:
         raise ConfigError(
             expected("rewind", "0 where a trained network is given: rounds go back to it", sparse.rewind),
             fix="leave it out, or let the dense network be trained here (a recipe or a YAML file)",
+        )
+
+
+def _warn_of_guessing(trial: Trial) -> None:
+    accuracy, chance = trial.dense.val_accuracy, 1 / trial.ground.bench.dataset.num_classes
+    if accuracy is not None and accuracy < chance + GUESSES * (1 - chance):
+        log.warning(
+            "the dense network is right for %.1f %% of the validation pictures, hardly more than guessing (%.1f %%): "
+            "what rounds make of it tells nothing of pruning",
+            100 * accuracy,
+            100 * chance,
         )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from vitscope.core.config import require
 from vitscope.core.errors import ConfigError, VitscopeError, expected
 from vitscope.models.model import VisionModel
 from vitscope.sparse.ground import Ground
@@ -77,9 +78,20 @@ def begin_trial(ground: Ground, source: str | None) -> Trial:
 def refuse_other_units(ground: Ground, source: str | None) -> None:
     """Before anything is trained for removing nothing. Any network may lose single weights."""
     sparse = ground.sparse
-    if sparse.algorithm in ("imp", "2of4") or sparse.units == "all":
+    if sparse.algorithm in ("imp", "2of4") or (sparse.units == "all" and sparse.least_neurons == 1):
         return
-    has = units_of(ground.first_model() if source is None else ground.load(Path(source))).kinds
+    units = units_of(ground.first_model() if source is None else ground.load(Path(source)))
+    has = units.kinds
+    for kind in (one for one in has if one in sparse.kinds and one != "heads"):
+        most = max(units.totals(kind))
+        require(
+            sparse.least_neurons < most,
+            "least_neurons",
+            f"fewer than a block has {kind} ({most})",
+            sparse.least_neurons,
+        )
+    if sparse.units == "all":
+        return
     if not set(sparse.kinds) <= set(has):
         raise ConfigError(
             expected("units", f"some of {', '.join(has)}, which this network has", sparse.units),

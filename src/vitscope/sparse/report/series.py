@@ -78,5 +78,6 @@ def middle_of(network: Network, x: str, y: str) -> Spot | None:
 
 
 def _spot(row: Row, x: str, y: str) -> Spot | None:
-    one, another = (1.0 if row.network == DENSE and field == SPEED else getattr(row, field) for field in (x, y))
+    is_dense = row.network in (DENSE, "control:dense")  # trained on or not, it is as fast as itself
+    one, another = (1.0 if is_dense and field == SPEED else getattr(row, field) for field in (x, y))
     return (one, another) if is_known(one) and is_known(another) else None

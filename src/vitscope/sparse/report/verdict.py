@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from vitscope.sparse.report.seeds import Network, algorithms_of, is_known, mean_and_spread, networks_of
@@ -50,6 +50,8 @@ class Verdict:
     word: Word
     pictures: int | None = None
     """How many test pictures a network was judged by."""
+    epochs_ahead: int = 0
+    """How much longer it was trained than a dense network, where no other one was trained as long."""
 
     def in_words(self) -> str:
         return " ".join(_sentences(self))
@@ -89,7 +91,10 @@ def verdicts_of(rows: Sequence[Row]) -> list[Verdict]:
     names = algorithms_of(networks)
     for ours in (one for one in networks if one.name in names):
         controls = [one for one in networks if one.is_control and one.round == ours.round]
-        found += [verdict(ours, other) for other in (*dense, *controls)]
+        is_matched = any(one.name == "control:dense" for one in controls)
+        ahead = 0 if is_matched else max(row.epochs for row in ours.rows)
+        found += [replace(verdict(ours, other), epochs_ahead=ahead) for other in dense]
+        found += [verdict(ours, other) for other in controls]
     return found
 
 
@@ -138,6 +143,10 @@ def _sentences(it: Verdict) -> list[str]:
         said = [start, f"{compared} over {len(it.seeds)} seeds (95 % interval {low} to {high}{reason})."]
         if len(it.seeds) == 2:
             said.append("Two seeds are few to know a spread by: --seeds 3, or more.")
+    if it.epochs_ahead:
+        said.append(
+            f"It was trained {it.epochs_ahead} epochs longer: what those alone are worth, --controls dense tells."
+        )
     if it.column == "val_accuracy":
         said.append("There is no test accuracy of both; validation chose the epoch and flatters.")
     if it.left_out:

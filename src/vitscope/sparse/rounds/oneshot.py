@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from vitscope.sparse.choose import Gone, gone_after
 from vitscope.sparse.outcome import Outcome, once
-from vitscope.sparse.rounds.small import chosen, in_words, train_small
+from vitscope.sparse.rounds.small import chosen, in_words, short_of, train_small
 from vitscope.sparse.trial import Trial
 from vitscope.sparse.units import units_of
 
@@ -31,7 +31,7 @@ def cut_at_once(
     def work() -> Outcome:
         dense = trial.dense_model
         units = chosen(ground.sparse, units_of(dense), ground.scores(dense, criterion), gone)
-        ground.say(f"round {number}, {name}: {in_words(units)} are left")
+        ground.say(f"round {number}, {name}: {in_words(units)} are left{short_of(ground.sparse, units, gone)}")
         return train_small(trial, folder, units, start=lambda: dense, epochs=epochs)
 
     return once(folder, work)

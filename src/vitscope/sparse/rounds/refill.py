@@ -14,7 +14,7 @@ from vitscope.sparse.masks import Masks, all_kept, density
 from vitscope.sparse.outcome import Outcome, once
 from vitscope.sparse.refill import gone_by_masks
 from vitscope.sparse.rounds.imp import next_masks, ticket
-from vitscope.sparse.rounds.small import chosen, in_words, train_small
+from vitscope.sparse.rounds.small import chosen, in_words, short_of, train_small
 from vitscope.sparse.trial import Trial
 from vitscope.sparse.units import Units, units_of
 
@@ -48,7 +48,8 @@ def _round(
     def work() -> Outcome:
         gone = gone_by_masks(groups_of(model), masks, fillback=sparse.fillback, rank=sparse.rank)
         units = chosen(sparse, before, ground.scores(model, criterion, masks=masks), gone)
-        ground.say(f"round {number}, {name}: a mask of {density(masks):.1%} is worth {in_words(units)}")
+        worth = f"{in_words(units)}{short_of(sparse, units, gone)}"
+        ground.say(f"round {number}, {name}: a mask of {density(masks):.1%} is worth {worth}")
         return train_small(trial, folder, units, start=trial.rewound, rewound=True)
 
     return trial.proved(once(folder, work))

@@ -18,7 +18,7 @@ from vitscope.sparse.cut import Cut, cut_run, is_at
 from vitscope.sparse.ground import Ground, StoppedError
 from vitscope.sparse.growth import Growth, GrowthHook
 from vitscope.sparse.outcome import Outcome, once
-from vitscope.sparse.rounds.small import chosen, in_words
+from vitscope.sparse.rounds.small import chosen, in_words, short_of
 from vitscope.sparse.stage import RUN, Trained, stage_config, train_stage, trained
 from vitscope.sparse.trial import Trial
 from vitscope.sparse.units import Units, units_of
@@ -62,7 +62,7 @@ def _round(trial: Trial, number: int, model: VisionModel, before: Units, criteri
         gone = still_to_go(before, gone_after(before, rate=ground.sparse.rate, rounds=number, rank=ground.sparse.rank))
         after = chosen(ground.sparse, here, ground.scores(model, criterion), gone)
         units = before.refined(after)
-        ground.say(f"round {number}, {name}: {in_words(units)} will be left")
+        ground.say(f"round {number}, {name}: {in_words(units)} will be left{short_of(ground.sparse, after, gone)}")
         if after == here:
             ground.say(f"round {number}, {name}: so little is to go that nothing goes; the network trains on whole")
             cut, found = None, train_stage(ground, folder / SMALL, epochs=ground.epochs, start=lambda: model)

@@ -27,6 +27,20 @@ def in_words(units: Units) -> str:
     return ", ".join(f"{sum(units.counts(kind))} of {sum(units.totals(kind))} {kind}" for kind in units.kinds)
 
 
+def short_of(sparse: SparseConfig, units: Units, gone: Gone) -> str:
+    """Where fewer went than were to go, and not by rounding: why."""
+    said: list[str] = []
+    for kind, wanted in gone.items():
+        if kind not in units.kinds or kind not in sparse.kinds:
+            continue
+        lacking = (wanted if isinstance(wanted, int) else sum(wanted)) - units.removed(kind)
+        rounding = 0 if kind == "heads" else len(units.counts(kind)) * (sparse.round_to - 1)
+        if lacking > rounding:
+            said.append(f"{lacking} more {kind} were to go")
+    remedy = "--least-neurons" if sparse.allow_empty else "--least-neurons, --allow-empty"
+    return f" ({', '.join(said)}, but some stay in every block: {remedy})" if said else ""
+
+
 def train_small(
     trial: Trial,
     folder: Path,
