@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import vitscope
 from vitscope.cli.main import main
 from vitscope.models.accounting.account import Account
+from vitscope.models.build import build_model
 from vitscope.models.config import ViTConfig
 from vitscope.models.trace import trace_shapes
 from vitscope.models.variants import list_models, model_config
@@ -281,6 +284,31 @@ def test_refusals(args: str, what: str, todo: str, capsys: pytest.CaptureFixture
     assert lines[0].startswith(f"error: {what}")
     if todo:
         assert lines[2].startswith(f"to do: {todo}")
+
+
+def test_saved_models_are_counted_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Heads and neurons that differ from block to block too; by its folder, a run's or an experiment's."""
+    monkeypatch.chdir(tmp_path)
+    config = ViTConfig(
+        img_size=8, patch_size=4, embed_dim=32, depth=2, num_heads=(2, 1), head_dim=16, mlp_dim=(24, 40), num_classes=4
+    )
+    model = build_model(config)
+    vitscope.save_model(model, "mine/model")
+    weights = sum(parameter.numel() for parameter in model.parameters())
+    for name in ("mine/model", "mine", str(tmp_path / "mine")):
+        assert data(capsys, name)["parameters"] == weights
+    assert data(capsys, "mine", "--img-size", "16")["config"]["img_size"] == 16
+    assert main(["models", "mine"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("mine  a saved model, for images 3 x 8 x 8")
+    assert f"{weights:,}" in shown
+    assert main(["models", "mine", "--trace"]) == 0
+    assert "1 x 5 x 32" in capsys.readouterr().out
+    (tmp_path / "photos").mkdir()
+    assert "unknown model 'photos'" in refused(capsys, "photos")[0]
+    assert "unknown model 'mine/nothing'" in refused(capsys, "mine/nothing")[0]
 
 
 def test_a_masked_model_hands_the_image_size_to_its_encoder(capsys: pytest.CaptureFixture[str]) -> None:

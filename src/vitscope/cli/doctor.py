@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, get_args
 import tyro
 
 from vitscope.cli.console import print_json, say
-from vitscope.cli.settings_start import named_start, nameless_start, refuse_pictures
+from vitscope.cli.settings_start import named_start, nameless_start, refuse_pictures, refuse_several_processes
 from vitscope.cli.train_flags import EverydayFlags, is_yaml, read_words, resolve
 from vitscope.core.config import config, field_names, require
 from vitscope.core.errors import EXIT_DONE, EXIT_FAILED, UsageError
@@ -68,6 +68,7 @@ class DoctorCommand(EverydayFlags):
 
 def run(args: Sequence[str]) -> int:
     command, settings = read_words(DoctorCommand(), args, prog=PROG)
+    refuse_several_processes("each would examine the same", prog=PROG)
     if command.replay is not None:
         from vitscope.cli.doctor_replay import show_replay
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from rich.markup import escape
+
 from vitscope.cli.console import console, in_bytes, in_millions, plain_table, print_table
 from vitscope.core.config import to_dict
 from vitscope.models.accounting.account import Account, count_parameters
@@ -82,7 +84,8 @@ def account_data(name: str, model: ModelConfig, batch: int) -> dict[str, Any]:
 def print_account(name: str, model: ModelConfig, batch: int) -> None:
     account = Account(model, batch)
     out = console()
-    out.print(f"[bold]{name}[/bold]  {VARIANTS[name].about}, for images {_shape(account.image_shape)}\n")
+    about = VARIANTS[name].about if name in VARIANTS else "a saved model"
+    out.print(f"[bold]{escape(name)}[/bold]  {about}, for images {_shape(account.image_shape)}\n")
     numbers = ("weights", "biases", "times", "parameters", "MACs")
     rows = [_part_cells(part) for part in fold_parts(account.parts)]
     sums = [f"[bold]{word}[/bold]" for word in ("in all", f"{account.parameters:,}", f"{account.macs:,}")]
@@ -125,7 +128,7 @@ def trace_data(name: str, model: ModelConfig, batch: int) -> dict[str, Any]:
 
 def print_trace(name: str, model: ModelConfig, batch: int) -> None:
     out = console()
-    out.print(f"[bold]{name}[/bold]  shapes of a batch of {batch}, stage by stage\n")
+    out.print(f"[bold]{escape(name)}[/bold]  shapes of a batch of {batch}, stage by stage\n")
     stages = fold_stages(trace_shapes(model, batch))
     print_table(
         ("stage", "kind", "shape", "times", ""),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
@@ -12,18 +13,22 @@ from vitscope.cli.model_flags import name_first, named_model, with_model
 from vitscope.core.config import config, field_names, require
 from vitscope.core.errors import EXIT_DONE, ConfigError, UsageError, expected
 from vitscope.core.flags import parse_flags
+from vitscope.core.run_layout import MODEL, is_run_folder
 from vitscope.models.config import ModelConfig, Wishes
 from vitscope.models.variants import VARIANTS, is_classifier
 from vitscope.weights.create import with_settings
 
 PROG = "vitscope models"
 LARGEST_BATCH = 1_000_000
+SAVED = "config.json"
+"""What a folder of a saved model has."""
 
 
 @config
 class ModelsCommand:
     """List the models; with a NAME, count its parts.
 
+    A trained run or a saved model is counted as it is (`vitscope models runs/first`), what was pruned too.
     A word that is only part of some names lists those (`vitscope models swin`), and so does a wildcard ('deit_*').
     A word that is nearly a name is taken for a mistyped one.
 
@@ -31,7 +36,7 @@ class ModelsCommand:
     """
 
     name: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[NAME]")] = None
-    """A model, or a part of names or a wildcard to search for."""
+    """A model, a run or saved model's folder, or a part of names or a wildcard to search for."""
     trace: bool = False
     """Show the shape after every stage instead of the costs."""
     batch: int = 1
@@ -77,11 +82,12 @@ def run(args: Sequence[str]) -> int:
 def _parse(args: Sequence[str]) -> tuple[ModelsCommand, ModelConfig | None]:
     """The command and, where NAME is one model, its settings with all flags applied."""
     name = named_model(args)
-    if name is None or name not in VARIANTS:
+    preset = None if name is None else _preset(name)
+    if name is None or preset is None:
         if name is not None and not {"-h", "--help"} & {*args}:
             VARIANTS.search(name)  # refuses a mistyped name before the flags it would have had
         return parse_flags(ModelsCommand(), args, prog=PROG), None
-    command = parse_flags(with_model(ModelsCommand, VARIANTS[name].config), name_first(args, name), prog=PROG)
+    command = parse_flags(with_model(ModelsCommand, preset), name_first(args, name), prog=PROG)
     model: ModelConfig = command.model  # pyright: ignore[reportAttributeAccessIssue]
     if command.advise:
         return command, model
@@ -93,6 +99,19 @@ def _parse(args: Sequence[str]) -> tuple[ModelsCommand, ModelConfig | None]:
     except ConfigError as error:
         error.where = PROG
         raise
+
+
+def _preset(name: str) -> ModelConfig | None:
+    """Of a name, or of a model that was saved: a run, a model folder, a sparse experiment, a file of ours."""
+    if name in VARIANTS:
+        return VARIANTS[name].config
+    path = Path(name).expanduser()
+    is_saved = is_run_folder(path) or (path / MODEL).is_dir() or (path / SAVED).is_file()
+    if not is_saved and not ("/" in name and path.exists()):
+        return None
+    from vitscope.weights.load import load_model
+
+    return load_model(path, say=False).config
 
 
 def _refuse_what_would_be_ignored(command: ModelsCommand, model: ModelConfig | None) -> None:

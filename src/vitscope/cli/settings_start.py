@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from vitscope.cli.train_flags import PROG, YAML_ENDS, EverydayFlags, is_yaml, names_data
+from vitscope.core.environment import process_place
 from vitscope.core.errors import ConfigError, UsageError, expected
 from vitscope.core.run_layout import runs_in
 from vitscope.recipes import RECIPES, Recipe, find_recipe
@@ -61,6 +62,12 @@ def refuse_pictures(word: str, command: EverydayFlags, *, prog: str) -> None:
         return
     name, wanted = TAKES[prog == PROG]
     raise UsageError(expected(name, wanted, f"the {kind} '{word}'"), where=prog, fix=fix)
+
+
+def refuse_several_processes(why_one: str, *, prog: str) -> None:
+    world = process_place()[2]
+    if world > 1:
+        raise UsageError(expected("processes", f"one: {why_one}", world), where=prog, fix="start it without torchrun")
 
 
 def _refuse_experiment(path: Path, prog: str) -> None:

@@ -10,10 +10,15 @@ from typing import Annotated, Any
 import tyro
 
 from vitscope.cli.console import console, print_json, say
-from vitscope.cli.settings_start import named_start, nameless_start, refuse_means_of_no_picture, refuse_pictures
+from vitscope.cli.settings_start import (
+    named_start,
+    nameless_start,
+    refuse_means_of_no_picture,
+    refuse_pictures,
+    refuse_several_processes,
+)
 from vitscope.cli.train_flags import EverydayFlags, is_yaml, read_words, resolve
 from vitscope.core.config import config, field_names, updated
-from vitscope.core.environment import process_place
 from vitscope.core.errors import UsageError, expected
 from vitscope.core.run_layout import CONFIG, MODEL, RUNS, STATUS, is_run_folder
 from vitscope.core.status_file import StatusFile
@@ -60,7 +65,7 @@ class SparsifyCommand(EverydayFlags, SparseConfig):
 
 def run(args: Sequence[str]) -> int:
     command, settings = read_words(SparsifyCommand(), args, prog=PROG)
-    _refuse_several_processes()
+    refuse_several_processes("rounds are made one after the other", prog=PROG)
     if command.resume and command.out is None:
         raise UsageError(
             "nothing to resume: no experiment is named", where="--resume", fix="name its folder with --out"
@@ -248,13 +253,3 @@ def _free_folder(command: SparsifyCommand, train: TrainConfig) -> Path:
     while (Path(RUNS) / f"{name}-{number:03d}").exists():
         number += 1
     return Path(RUNS) / f"{name}-{number:03d}"
-
-
-def _refuse_several_processes() -> None:
-    world = process_place()[2]
-    if world > 1:
-        raise UsageError(
-            expected("processes", "one: rounds are made one after the other", world),
-            where=PROG,
-            fix="start it without torchrun",
-        )
