@@ -38,7 +38,7 @@ def trains(command: str) -> bool:
     """Whether it works on a run, and so on what the commands before it made."""
     verb, *words = shlex.split(command)[1:]
     return verb in ("train", "eval", "sparsify") or (
-        verb == "doctor" and any(word.startswith("runs/") for word in words)
+        verb in ("doctor", "models") and any(word.startswith("runs/") for word in words)
     )
 
 
