@@ -10,7 +10,8 @@ import pytest
 
 from vitscope.doctor import checks
 from vitscope.doctor.causes import CAUSES, LEFT_OUT, NOTES, cause_for, training
-from vitscope.doctor.causes.curve import CURVE_CAUSES, CURVE_LEFT_OUT, CURVE_NOTES
+from vitscope.doctor.causes.curve import CURVE_CAUSES
+from vitscope.doctor.causes.run_notes import RUN_LEFT_OUT, RUN_NOTES
 from vitscope.doctor.causes.text import Text
 
 OF_CHECKS = [cause for cause in training.CAUSES if cause not in CURVE_CAUSES]
@@ -40,10 +41,10 @@ def test_checks_name_only_what_has_sentences_and_all_of_it() -> None:
     left_out = set(re.findall(r'left_out\s*=\s*"(\w+)"', SOURCE))
     assert found == {cause.name for cause in OF_CHECKS}
     assert found <= set(CAUSES)
-    assert noted == {note.name for note in training.NOTES if note not in CURVE_NOTES}
+    assert noted == {note.name for note in training.NOTES if note not in RUN_NOTES}
     assert noted <= set(NOTES)
     assert left_out <= set(LEFT_OUT)
-    assert left_out >= {reason.name for reason in training.LEFT_OUT if reason not in CURVE_LEFT_OUT}
+    assert left_out >= {reason.name for reason in training.LEFT_OUT if reason not in RUN_LEFT_OUT}
 
 
 def test_a_rate_is_told_by_what_was_measured() -> None:
