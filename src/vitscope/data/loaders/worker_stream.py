@@ -3,6 +3,8 @@
 torch tells of a dead worker by a SIGCHLD handler that raises wherever the main process happens to be, in the middle of
 a training step too, and drops the batches the worker had. Here the handler is told nothing; while a batch is awaited,
 the workers are looked at every second, and whoever loads gets WorkersLostError and can go on at the missing batch.
+A batch that has come still has to be fetched out of its worker's memory, where torch waits without an end: a worker
+that hangs by then is killed, which ends the waiting.
 """
 
 from __future__ import annotations
@@ -12,12 +14,13 @@ import threading
 import time
 import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch.utils.data import DataLoader
 
+from vitscope.data.loaders.watchdog import Watchdog
 from vitscope.data.loaders.worker_dataset import PictureDataset, Pixels, Wanted, as_it_is, ignore_ctrl_c
 
 LOOK_EVERY_S = 1.0
@@ -40,6 +43,7 @@ class PixelStream:
         self.pin_memory = pin_memory
         self.timeout_s = timeout_s
         self._feed = _Feed()
+        self._watchdog = Watchdog(timeout_s + LOOK_EVERY_S, lambda: _kill(self.processes))
         self._loader: DataLoader[Pixels] | None = None
         self._iterator: Any = None
         self._used_up = True
@@ -64,15 +68,17 @@ class PixelStream:
         since = time.monotonic()
         while True:
             try:
-                return next(self._iterator)
+                with self._watchdog if self.workers else nullcontext():
+                    return next(self._iterator)
             except StopIteration:
                 self._used_up = True
                 return None
             except Exception as error:
-                self._refuse_lost(error)
-                if not _is_timeout(error):
-                    raise
-                if time.monotonic() - since >= self.timeout_s:
+                if not self._watchdog.has_bitten:
+                    self._refuse_lost(error)
+                    if not _is_timeout(error):
+                        raise
+                if self._watchdog.has_bitten or time.monotonic() - since >= self.timeout_s:
                     pids = ", ".join(str(process.pid) for process in self.processes)
                     raise WorkersLostError(
                         f"no loader worker (pid {pids}) sent anything for {self.timeout_s:g} s"
@@ -83,11 +89,11 @@ class PixelStream:
         iterator, processes = self._iterator, self.processes
         self._iterator = self._loader = None
         self._used_up = True
+        self._watchdog.stop()
         if not processes:
             return
         if kill:
-            for process in processes:
-                process.kill()
+            _kill(processes)
         # A worker killed while it held one of torch's locks would block this for ever: hence a thread, left to itself.
         ending = threading.Thread(target=iterator._shutdown_workers, daemon=True)
         ending.start()
@@ -144,6 +150,11 @@ class PixelStream:
             if time.monotonic() >= until:
                 return
             time.sleep(0.05)
+
+
+def _kill(processes: Iterable[Any]) -> None:
+    for process in processes:
+        process.kill()
 
 
 class _Feed:
