@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from types import TracebackType
 
@@ -24,7 +25,8 @@ class Watchdog:
         self.has_bitten, self._since = False, time.monotonic()
         if self._thread is None:
             self._stopped.clear()
-            self._thread = threading.Thread(target=self._watch, args=(self._stopped,), name="watchdog", daemon=True)
+            told = weakref.ref(self), self._stopped, min(0.5, self.patience_s / 4)
+            self._thread = threading.Thread(target=_watch, args=told, name="watchdog", daemon=True)
             self._thread.start()
 
     def __exit__(
@@ -37,10 +39,20 @@ class Watchdog:
         self._stopped.set()
         self._stopped, self._thread = threading.Event(), None
 
-    def _watch(self, stopped: threading.Event) -> None:
-        while not stopped.wait(min(0.5, self.patience_s / 4)):
-            since = self._since
-            if since is not None and time.monotonic() - since > self.patience_s:
-                self.has_bitten = True
-                self.bite()
-                return
+    def look(self) -> bool:
+        """Whether it had to bite."""
+        since = self._since
+        if since is None or time.monotonic() - since <= self.patience_s:
+            return False
+        self.has_bitten = True
+        self.bite()
+        return True
+
+
+def _watch(watchdog: weakref.ref[Watchdog], stopped: threading.Event, every_s: float) -> None:
+    """Holds nothing while it sleeps: with the watchdog whatever it is for can be forgotten."""
+    while not stopped.wait(every_s):
+        found = watchdog()
+        if found is None or found.look():
+            return
+        del found

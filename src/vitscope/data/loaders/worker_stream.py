@@ -13,6 +13,7 @@ import signal
 import threading
 import time
 import warnings
+import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -43,7 +44,9 @@ class PixelStream:
         self.pin_memory = pin_memory
         self.timeout_s = timeout_s
         self._feed = _Feed()
-        self._watchdog = Watchdog(timeout_s + LOOK_EVERY_S, lambda: _kill(self.processes))
+        # It knows the stream only as long as somebody else does: a forgotten one is to end its workers.
+        here = weakref.ref(self)
+        self._watchdog = Watchdog(timeout_s + LOOK_EVERY_S, lambda: _kill(_processes_of(here())))
         self._loader: DataLoader[Pixels] | None = None
         self._iterator: Any = None
         self._used_up = True
@@ -106,7 +109,7 @@ class PixelStream:
     @property
     def processes(self) -> list[Any]:
         """The workers that run now."""
-        return list(getattr(self._iterator, "_workers", ()))
+        return _processes_of(self)
 
     def _begin(self) -> None:
         with _torch_quiet():
@@ -150,6 +153,10 @@ class PixelStream:
             if time.monotonic() >= until:
                 return
             time.sleep(0.05)
+
+
+def _processes_of(stream: PixelStream | None) -> list[Any]:
+    return [] if stream is None else list(getattr(stream._iterator, "_workers", ()))
 
 
 def _kill(processes: Iterable[Any]) -> None:
