@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from vitscope.doctor.causes.text import Cause, Remark, Text
 
+NARROW_HEADS = Text("Attention heads that are too narrow", "注意力头的维度太小")
+HEADS_OF_WIDTH = Text(
+    "Each head has {dim} numbers ({width} wide / {heads} heads): its scores have rank {dim} at most.",
+    "每个头只有 {dim} 维（宽度 {width} / {heads} 个头）：其注意力分数的秩最多为 {dim}。",
+)
+NARROW_HEADS_COST = Text(
+    "Narrow heads can hardly pick out single tokens: accuracy may suffer, and training may not converge.",
+    "过窄的头很难挑出单个 token：准确率可能下降，训练可能不收敛。",
+)
+
 CAUSES: tuple[Cause, ...] = (
     Cause(
         name="head_dim_too_small",
-        title=Text("Attention heads that are too narrow", "注意力头的维度太小"),
-        evidence=Text(
-            "Each head has {dim} numbers ({width} wide / {heads} heads): its scores have rank {dim} at most.",
-            "每个头只有 {dim} 维（宽度 {width} / {heads} 个头）：其注意力分数的秩最多为 {dim}。",
-        ),
-        cost=Text(
-            "Narrow heads can hardly pick out single tokens: accuracy may suffer, and training may not converge.",
-            "过窄的头很难挑出单个 token：准确率可能下降，训练可能不收敛。",
-        ),
+        title=NARROW_HEADS,
+        evidence=HEADS_OF_WIDTH,
+        cost=NARROW_HEADS_COST,
         action=Text(
             "Fewer heads for the same width: num_heads={better}; 32 to 64 numbers a head work best.",
             "宽度不变，减少头数：num_heads={better}；每个头 32 到 64 维效果最好。",
@@ -24,15 +28,9 @@ CAUSES: tuple[Cause, ...] = (
     ),
     Cause(
         name="head_dim_too_small",
-        title=Text("Attention heads that are too narrow", "注意力头的维度太小"),
-        evidence=Text(
-            "Each head has {dim} numbers ({width} wide / {heads} heads): its scores have rank {dim} at most.",
-            "每个头只有 {dim} 维（宽度 {width} / {heads} 个头）：其注意力分数的秩最多为 {dim}。",
-        ),
-        cost=Text(
-            "Narrow heads can hardly pick out single tokens: accuracy may suffer, and training may not converge.",
-            "过窄的头很难挑出单个 token：准确率可能下降，训练可能不收敛。",
-        ),
+        title=NARROW_HEADS,
+        evidence=HEADS_OF_WIDTH,
+        cost=NARROW_HEADS_COST,
         action=Text(
             "A wider model: embed_dim={wider}; 32 to 64 numbers a head work best.",
             "加宽模型：embed_dim={wider}；每个头 32 到 64 维效果最好。",
@@ -41,15 +39,12 @@ CAUSES: tuple[Cause, ...] = (
     ),
     Cause(
         name="head_dim_too_small",
-        title=Text("Attention heads that are too narrow", "注意力头的维度太小"),
+        title=NARROW_HEADS,
         evidence=Text(
             "Each of the {heads} heads is set to {dim} numbers: its scores have rank {dim} at most.",
             "{heads} 个头中每个头的维度被设为 {dim}：其注意力分数的秩最多为 {dim}。",
         ),
-        cost=Text(
-            "Narrow heads can hardly pick out single tokens: accuracy may suffer, and training may not converge.",
-            "过窄的头很难挑出单个 token：准确率可能下降，训练可能不收敛。",
-        ),
+        cost=NARROW_HEADS_COST,
         action=Text(
             "Wider heads: head_dim={better_dim} or more; 32 to 64 numbers a head work best.",
             "加宽每个头：head_dim={better_dim} 或更大；每个头 32 到 64 维效果最好。",
