@@ -20,8 +20,6 @@ from vitscope.weights.create import with_settings
 
 PROG = "vitscope models"
 LARGEST_BATCH = 1_000_000
-SAVED = "config.json"
-"""What a folder of a saved model has."""
 
 
 @config
@@ -106,11 +104,14 @@ def _preset(name: str) -> ModelConfig | None:
     if name in VARIANTS:
         return VARIANTS[name].config
     path = Path(name).expanduser()
-    is_saved = is_run_folder(path) or (path / MODEL).is_dir() or (path / SAVED).is_file()
-    if not is_saved and not ("/" in name and path.exists()):
+    if not path.exists():
         return None
+    from vitscope.weights.folder import CONFIG
     from vitscope.weights.load import load_model
 
+    is_saved = is_run_folder(path) or (path / MODEL).is_dir() or (path / CONFIG).is_file()
+    if not is_saved and "/" not in name:
+        return None
     return load_model(path, say=False).config
 
 

@@ -90,9 +90,7 @@ def refuse_other_units(ground: Ground, source: str | None) -> None:
             f"fewer than a block has {kind} ({most})",
             sparse.least_neurons,
         )
-    if sparse.units == "all":
-        return
-    if not set(sparse.kinds) <= set(has):
+    if sparse.units != "all" and not set(sparse.kinds) <= set(has):
         raise ConfigError(
             expected("units", f"some of {', '.join(has)}, which this network has", sparse.units),
             fix=f"--units {','.join(has)}",
