@@ -23,6 +23,7 @@ from torch.nn import functional as F
 from torchvision.transforms import v2
 
 from vitscope import create_model
+from vitscope.core.cuda_graph import record
 from vitscope.core.environment import why_no_compiler
 from vitscope.data.config import AugmentConfig, augmentation, half_normalised
 from vitscope.data.loaders.device import DeviceLoader
@@ -31,7 +32,6 @@ from vitscope.data.mix import Mixer
 from vitscope.data.transforms.batch import BatchTransform
 from vitscope.infer.benchmark.surroundings import surroundings
 from vitscope.infer.benchmark.timing import Call, Clock, interleaved, paired_ratio, summary
-from vitscope.infer.launched import as_cuda_graph
 
 CLASSES = 10
 STRENGTHS = ("basic", "medium", "strong")
@@ -81,7 +81,7 @@ def captured(loader: DeviceLoader) -> Callable[[], Batch]:
 
 def as_graph(work: Callable[[], Batch]) -> Callable[[], Batch]:
     """`work` recorded once and launched again as a whole."""
-    graph, result = as_cuda_graph(work)
+    graph, result = record(work, torch.device("cuda"))
 
     def replay() -> Batch:
         graph.replay()

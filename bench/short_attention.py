@@ -17,9 +17,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from throughput import release
+from vitscope.core.cuda_graph import record
 from vitscope.infer.benchmark.surroundings import surroundings
 from vitscope.infer.benchmark.timing import Call, Clock, interleaved, paired_ratio, summary
-from vitscope.infer.launched import as_cuda_graph
 from vitscope.models.layers.short_attention import can_take, short_attention, works
 
 #         batch, tokens, heads, numbers per head; the last is one image: is it slower where the card is nearly empty?
@@ -93,7 +93,7 @@ def prove(shape: tuple[int, int, int, int]) -> str:
 
 def graphed(call: Call, calls: int = 10) -> Call:
     """The call, so often in one CUDA graph."""
-    graph, _ = as_cuda_graph(lambda: [call() for _ in range(calls)])
+    graph, _ = record(lambda: [call() for _ in range(calls)], torch.device("cuda"))
     return graph.replay
 
 

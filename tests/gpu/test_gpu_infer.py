@@ -42,6 +42,17 @@ def test_every_launch_gives_each_picture_its_answer(model: VisionModel, launch: 
     torch.testing.assert_close(again, wanted.flip(0), atol=1e-3, rtol=1e-3)
 
 
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="one GPU or none")
+def test_a_graph_on_a_gpu_that_is_not_the_current_one(model: VisionModel) -> None:
+    second = torch.device("cuda:1")
+    asked = model.to(second)
+    forward = launched(asked, "graph", device=second, batch_size=4)
+    with torch.inference_mode():
+        for seed in (1, 2):  # what was never recorded would give its first answer again
+            images = torch.randn(4, 3, 32, 32, generator=torch.Generator().manual_seed(seed)).to(second)
+            torch.testing.assert_close(forward(images), asked(images), atol=1e-3, rtol=1e-3)
+
+
 @pytest.mark.parametrize("dtype", ["bf16", "fp16", "int8", "int8_weights"])
 def test_smaller_numbers_agree_with_floats(model: VisionModel, dtype: str) -> None:
     if dtype.startswith("int8") and version_of("torchao") is None:

@@ -10,11 +10,12 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Literal, TypeVar, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
+from vitscope.core.cuda_graph import record
 from vitscope.core.environment import why_no_compiler
 from vitscope.core.errors import UsageError, VitscopeError, expected
 
@@ -22,9 +23,7 @@ Launch = Literal["eager", "compiled", "graph", "compiled_graph"]
 LAUNCHES: tuple[Launch, ...] = get_args(Launch)
 Forward = Callable[[Tensor], Tensor]
 """From images (B, C, H, W) to something of each, (B, ...)."""
-T = TypeVar("T")
 _NUMBERS = itertools.count()
-WARM_UPS = 3  # as torch's own graphs: libraries choose their kernels and workspaces in the first calls
 
 
 def launched(forward: Forward, launch: Launch, *, device: torch.device, batch_size: int) -> Forward:
@@ -115,21 +114,7 @@ class Captured:
         if self._graph is None:
             with torch.inference_mode(False):  # so that it can be written to inside inference mode and outside
                 self._images = torch.empty_like(images).copy_(images)
-            self._graph, self._answer = as_cuda_graph(lambda: self.forward(self._images))
+            self._graph, self._answer = record(lambda: self.forward(self._images), images.device)
         self._images.copy_(images)
         self._graph.replay()
         return self._answer.clone()
-
-
-def as_cuda_graph(work: Callable[[], T]) -> tuple[torch.cuda.CUDAGraph, T]:
-    """`work` as one CUDA graph, and where its replays leave their result."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(WARM_UPS):
-            work()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        result = work()
-    return graph, result

@@ -7,13 +7,13 @@ half the pictures at once, or launched plainly.
 from __future__ import annotations
 
 import contextlib
-import functools
 import gc
 from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
 
+from vitscope.core.cuda_graph import index_of, record
 from vitscope.core.errors import VitscopeError
 from vitscope.core.seed import derive_seed
 from vitscope.data.loaders.device import DeviceLoader
@@ -24,7 +24,6 @@ from vitscope.train.step import AfterStep, Objective, train_step
 
 WORTH_COMPILING = 2e15
 """Multiply-adds, forward and backward: about two minutes of a small ViT on an H200 as a graph of plain kernels."""
-WARM_UPS = 3  # as torch's own graphs: libraries choose their kernels and workspaces in the first calls
 
 
 def choose_launch(wish: str, device: torch.device, *, work: float = 0.0, alone: bool = True) -> str:
@@ -138,16 +137,7 @@ class Launcher:
         state, pool = self.state, torch.cuda.graph_pool_handle()
         state.hold.fill_(1.0)
         try:
-            side = _side_stream(_index(state.device))
-            side.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(side):
-                for _ in range(WARM_UPS):
-                    work()
-            torch.cuda.current_stream().wait_stream(side)
-            graph = torch.cuda.CUDAGraph()
-            # Other threads (the one that pins memory for the worker loader) go on calling CUDA meanwhile.
-            with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
-                work()
+            graph, _ = record(work, state.device, pool=pool)
         except Exception:
             _fresh_generator(state.device)
             _end_pool(state.device, pool)
@@ -256,22 +246,12 @@ def _is_about_compiling(error: Exception) -> bool:
 def _fresh_generator(device: torch.device) -> None:
     """A capture that fails leaves torch's generator waiting for its end, and every dropout after it fails too. It gets
     another state in its place; the next step seeds it anyway."""
-    torch.cuda.default_generators[_index(device)].graphsafe_set_state(torch.Generator(device).graphsafe_get_state())
+    torch.cuda.default_generators[index_of(device)].graphsafe_set_state(torch.Generator(device).graphsafe_get_state())
 
 
 def _end_pool(device: torch.device, pool: tuple[int, int]) -> None:
     """It leaves torch's allocator waiting too, which then gives nothing back to the GPU as long as the process lives: a
     batch that does not fit would not fit in parts either. There is no public call for it."""
     with contextlib.suppress(Exception):  # where the capture was not begun, or did end, there is nothing to end
-        torch.cuda.memory._cuda_endAllocateToPool(_index(device), pool)  # pyright: ignore[reportPrivateImportUsage]
-        torch.cuda.memory._cuda_releasePool(_index(device), pool)  # pyright: ignore[reportPrivateImportUsage]
-
-
-@functools.cache
-def _side_stream(index: int) -> torch.cuda.Stream:
-    """One for every capture of the process: cuBLAS keeps 64 MB for each stream it was ever used on."""
-    return torch.cuda.Stream(index)
-
-
-def _index(device: torch.device) -> int:
-    return torch.cuda.current_device() if device.index is None else device.index
+        torch.cuda.memory._cuda_endAllocateToPool(index_of(device), pool)  # pyright: ignore[reportPrivateImportUsage]
+        torch.cuda.memory._cuda_releasePool(index_of(device), pool)  # pyright: ignore[reportPrivateImportUsage]

@@ -50,10 +50,11 @@ class Clock:
     def _between_events(self, call: Call, repeats: int) -> float:
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         self.wait()
-        start.record()
-        for _ in range(repeats):
-            call()
-        end.record()
+        with torch.cuda.device(self.device):  # whose stream is waited for
+            start.record()
+            for _ in range(repeats):
+                call()
+            end.record()
         self.wait()
         return start.elapsed_time(end) / 1e3 / repeats
 

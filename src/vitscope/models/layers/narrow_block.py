@@ -13,13 +13,20 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.modules.module import _has_any_global_hook
 
 from vitscope.models.layers.attention import Attention
 from vitscope.models.layers.drop import DropPath
 from vitscope.models.layers.empty import EmptyAttention, OnlyBias
 from vitscope.models.layers.kernel_proof import HAS_TRITON, Proof, is_exported
 from vitscope.models.layers.mlp import ACTIVATIONS, Mlp
+
+try:
+    from torch.nn.modules.module import _has_any_global_hook
+except ImportError:  # it is torch's own; where it went, nobody can tell, and layers go one by one
+
+    def _has_any_global_hook() -> Any:
+        return True
+
 
 DTYPES = (torch.bfloat16, torch.float16)
 LEAST_TOKENS = {64: 1024, 128: 4096, 192: 8192}
