@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from vitscope.core.errors import DivergedError
 from vitscope.doctor.activations import watched_forward
 from vitscope.doctor.monitor import FILE, MOST_WARNINGS, Monitor, by_layer, warnings
 from vitscope.models.build import build_model
-from vitscope.models.config import ViTConfig
+from vitscope.models.config import ResNetConfig, ViTConfig
 from vitscope.train.config import TrainConfig
 from vitscope.train.fit import Run, fit
 
@@ -41,6 +42,34 @@ def test_a_watched_run_is_the_run_alone(tmp_path: Path) -> None:
     assert watched.test is not None
     assert alone.test is not None
     assert watched.test["test/loss"] == alone.test["test/loss"]
+
+
+def test_a_frozen_batch_norm_stays_frozen(tmp_path: Path) -> None:
+    model = ResNetConfig(img_size=8, in_chans=1, stem="cifar", stem_width=8, depths=(1, 1))
+    config = tiny(model, data=MANY_STEPS, optim={"freeze": ("backbone",)})
+    monitor = Monitor(every=2)
+    alone, watched = trained(config, tmp_path / "alone"), trained(config, tmp_path / "watched", monitor)
+    assert len(monitor.rows) >= 2
+    assert losses(watched) == losses(alone)
+
+
+def test_a_look_does_not_span_the_way_back_to_a_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else what lies between two weights is told as one update."""
+    monitor, spans = Monitor(every=3), []
+    weights = torch.zeros(1)
+    work: Any = SimpleNamespace(step=0, state=SimpleNamespace(optimizer=SimpleNamespace(params=[weights])))
+
+    def looked(work: Any) -> dict[str, Any]:
+        assert monitor._before is not None
+        spans.append((int(monitor._before[0]), work.step))
+        return {"gradient_total": 1.0, "gradient": {}, "update": {}, "activation": {}}
+
+    monkeypatch.setattr(monitor, "_looked", looked)
+    monkeypatch.setattr("vitscope.doctor.monitor._append", lambda *given: None)
+    for work.step in (*range(1, 5), *range(2, 9)):  # 4 keeps the weights before step 5, which is never taken
+        weights.fill_(work.step)
+        monitor.see(work)
+    assert spans == [(1, 2), (3, 4), (6, 7)]
 
 
 def test_every_layer_has_its_numbers(tmp_path: Path) -> None:

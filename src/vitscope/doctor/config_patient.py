@@ -20,7 +20,7 @@ from vitscope.train.config.duration import duration_steps
 from vitscope.train.launch import seed_step
 from vitscope.train.losses import binary_cross_entropy, cross_entropy
 from vitscope.train.precision import choose_dtype
-from vitscope.train.setup import Bench, lay_out, make_model, make_state, settle
+from vitscope.train.setup import Bench, lay_out, make_model, make_state, settle, training_mode
 from vitscope.train.step import train_step
 
 
@@ -88,7 +88,7 @@ class EngineTrainer:
         self._begin(replace(self.bench, config=updated(self.bench.config, optim=updated(optim, **changes))))
 
     def step(self, images: Tensor, labels: Tensor) -> float:
-        self.state.model.train()
+        training_mode(self.state.model)
         seed_step(self.seed, 0, self.steps)
         train_step(self.state, images, labels, objective=self.objective)
         self.steps += 1

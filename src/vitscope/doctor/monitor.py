@@ -26,6 +26,7 @@ from vitscope.doctor.thresholds.monitor import (
     MONITOR_SHARE,
     UPDATE_HIGH,
 )
+from vitscope.models.modes import in_mode
 from vitscope.train.precision import autocast
 from vitscope.train.work import Work, say
 
@@ -52,6 +53,7 @@ class Monitor:
         self._told: dict[str, int] = {}
         self._last = (0, 0.0)
         self._spent = 0.0
+        self._seen = 0
 
     def begin(self, work: Work, sample: Callable[[], Batch]) -> None:
         if work.processes.world > 1:
@@ -64,7 +66,12 @@ class Monitor:
 
     def see(self, work: Work) -> None:
         """First the weights before a step, then what that step has done."""
-        if self._next < 0 or work.step < self._next - 1:
+        if self._next < 0:
+            return
+        if work.step < self._seen:  # training went back to a checkpoint: what was kept is of steps that are undone
+            self._before, self._last, self._next = None, (0, 0.0), work.step + 2
+        self._seen = work.step
+        if work.step < self._next - 1:
             return
         began = time.perf_counter()
         if self._before is None:
@@ -88,13 +95,9 @@ class Monitor:
         names, now, before = state.optimizer.names, list[Tensor](state.optimizer.params), self._before or []
         moved = _norms(torch._foreach_sub(now, before))  # pyright: ignore[reportPrivateImportUsage]
         sizes = _norms(before)
-        was_training = state.model.training
-        state.model.eval()  # nothing is dropped, so nothing is drawn
-        try:
-            with autocast(state.device, state.dtype):
-                seen = watched_forward(state.model, self._images)  # pyright: ignore[reportArgumentType]
-        finally:
-            state.model.train(was_training)
+        # Nothing is dropped, so nothing is drawn.
+        with in_mode(state.model, training=False), autocast(state.device, state.dtype):
+            seen = watched_forward(state.model, self._images)  # pyright: ignore[reportArgumentType]
         gradients = [] if state.grad_norms is None else state.grad_norms.tolist()
         size, move = by_layer(names, sizes), by_layer(names, moved)
         return {

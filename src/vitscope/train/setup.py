@@ -155,12 +155,11 @@ def make_state(
     """The model (made here where none is given), what moves it, and what it is moved by."""
     config, device = bench.config, bench.device
     model = make_model(bench, say, resumes=resumes) if model is None else model
-    model.train()
     if config.precision.grad_checkpointing:
         model.set_grad_checkpointing()
     frozen = freeze(model, config.optim.freeze)
+    training_mode(model)
     if frozen:
-        _still_norms(model)
         say(f"{len(frozen)} tensors of parameters stay as they are (optim.freeze)")
     _refuse_in_shards(bench)
     bench.processes.place(model, device)
@@ -335,8 +334,9 @@ def _objective(bench: Bench, state: TrainState) -> Objective:
     )
 
 
-def _still_norms(model: nn.Module) -> None:
-    """A frozen BatchNorm keeps its running means too."""
+def training_mode(model: nn.Module) -> None:
+    """All of it trains, but a frozen BatchNorm keeps its running means too."""
+    model.train()
     for module in model.modules():
         own = list(module.parameters(recurse=False))
         if hasattr(module, "running_mean") and own and not any(parameter.requires_grad for parameter in own):
