@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from vitscope.core.device import available_devices, pick_device
+from vitscope.core.device import available_devices, cpu_has_bf16, pick_device
 from vitscope.core.errors import UsageError
 
 
@@ -85,3 +85,22 @@ def test_the_ground_floor_is_cheap_to_import() -> None:
     code = imports + "import sys; print(sorted({'torch', 'numpy'} & set(sys.modules)))"
     made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert made.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("units", "has"),
+    [
+        ({"avx512_bf16": True, "amx_bf16": False}, True),
+        ({"avx512_bf16": False, "amx_bf16": True}, True),
+        ({"avx512_bf16": False, "avx512_f": True}, False),
+        ({}, False),
+    ],
+)
+def test_a_cpu_has_bf16_where_torch_says_so(monkeypatch: pytest.MonkeyPatch, units: dict[str, bool], has: bool) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: units, raising=False)
+    assert cpu_has_bf16() is has
+
+
+def test_an_older_torch_cannot_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
+    assert cpu_has_bf16() is None

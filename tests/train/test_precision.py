@@ -11,6 +11,7 @@ from torch import nn
 
 from train.tiny_runs import batch, network, objective_of, state_of, take, weights
 from vitscope.core.errors import ConfigError
+from vitscope.models.variants import model_config
 from vitscope.train import precision
 from vitscope.train.config import PrecisionConfig
 from vitscope.train.precision import (
@@ -35,8 +36,39 @@ def test_the_type_on_a_cpu(wish: str, wanted: torch.dtype | None) -> None:
 
 @pytest.mark.parametrize("able", [True, False])
 def test_a_gpu_takes_bf16_where_it_can(monkeypatch: pytest.MonkeyPatch, able: bool) -> None:
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: able)
-    assert choose_dtype(PrecisionConfig(), torch.device("cuda")) is (torch.bfloat16 if able else None)
+    """What is only imitated, as on cards before Ampere, is slower than fp32. The card that trains is asked."""
+    asked: list[torch.device] = []
+
+    @contextlib.contextmanager
+    def on(device: torch.device) -> Iterator[None]:
+        asked.append(device)
+        yield
+
+    monkeypatch.setattr(torch.cuda, "device", on)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: able or including_emulation)
+    assert choose_dtype(PrecisionConfig(), torch.device("cuda:1")) is (torch.bfloat16 if able else None)
+    assert asked == [torch.device("cuda:1")]
+
+
+@pytest.mark.parametrize(
+    ("model", "dtype", "device", "has", "wanted"),
+    [
+        ("vit_tiny", "auto", "cpu", True, True),
+        ("guide_tiny", "auto", "cpu", True, False),  # 128 wide: the casts cost more
+        ("resnet20", "auto", "cpu", True, True),
+        ("mnist_lstm", "auto", "cpu", True, True),
+        ("vit_tiny", "auto", "cpu", False, False),
+        ("vit_tiny", "auto", "cpu", None, False),
+        ("vit_tiny", "fp32", "cpu", True, False),  # asked for
+        ("vit_tiny", "auto", "cuda", True, False),
+    ],
+)
+def test_where_bf16_on_a_cpu_is_proposed(
+    monkeypatch: pytest.MonkeyPatch, model: str, dtype: str, device: str, has: bool | None, wanted: bool
+) -> None:
+    monkeypatch.setattr(precision, "cpu_has_bf16", lambda: has)
+    settings = PrecisionConfig(dtype=dtype)  # type: ignore[arg-type]
+    assert precision.bf16_would_pay(settings, model_config(model), torch.device(device)) is wanted
 
 
 def test_fp16_is_refused_on_mps() -> None:

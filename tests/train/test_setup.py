@@ -169,6 +169,15 @@ def work_of(config: TrainConfig, folder: Path, said: list[str] | None = None, **
     return set_up(bench_of(config), run, observers=Observer(), after=(), stop=StopFlag(), say=told.append, **more)
 
 
+@pytest.mark.parametrize("would_pay", [True, False])
+def test_that_bf16_would_be_quicker_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, would_pay: bool) -> None:
+    monkeypatch.setattr("vitscope.train.setup.bf16_would_pay", lambda *settings: would_pay)
+    said: list[str] = []
+    work = work_of(tiny(), tmp_path, said)
+    assert any("--precision.dtype bf16" in line for line in said) is would_pay
+    assert work.state.dtype is None, "said, not done"
+
+
 def test_all_parts_are_at_their_place(tmp_path: Path) -> None:
     said: list[str] = []
     config = tiny(

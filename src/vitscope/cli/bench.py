@@ -47,7 +47,7 @@ class BenchCommand:
     train: bool = False
     """Also training steps: forward, backward, AdamW."""
     dtype: Literal["fp32", "bf16", "fp16"] | None = None
-    """The type inference computes in: bf16 on a GPU, fp32 elsewhere, unless said."""
+    """The type of the arithmetic: bf16 on a GPU, fp32 elsewhere, unless said. Training keeps its weights in fp32."""
     cheaper: bool = False
     """Measure every way of asking the model on real pictures: give --data or --images."""
     data: str | None = None

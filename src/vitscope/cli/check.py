@@ -63,7 +63,7 @@ def _facts(environment: dict[str, Any]) -> list[tuple[str, str]]:
         ("vitscope", environment["vitscope"]),
         ("Python", f"{environment['python']['version']}  {environment['python']['executable']}"),
         ("system", environment["platform"]),
-        ("processors", str(environment["cpus"])),
+        ("processors", f"{environment['cpus']}{_bf16(torch.get('cpu_bf16'))}"),
         ("memory", f"{_bytes(memory['available_bytes'])} free of {_bytes(memory['total_bytes'])}"),
         ("disk", f"{_bytes(disk['free_bytes'])} free at {disk['path']}"),
     ]
@@ -72,7 +72,7 @@ def _facts(environment: dict[str, Any]) -> list[tuple[str, str]]:
     facts.append(("torch", f"{torch['version']}, torchvision {torch['torchvision']}, {torch['threads']} threads"))
     for device in torch["devices"]:
         free = f"{_bytes(device.get('free_bytes'))} free of {_bytes(device.get('total_bytes'))}"
-        facts.append(("GPU", f"{device['name']}, {free}, bf16 {'yes' if device.get('bf16') else 'no'}"))
+        facts.append(("GPU", f"{device['name']}, {free}{_bf16(device.get('bf16', False))}"))
     if torch["mps_available"]:
         facts.append(("GPU", "Apple (mps)"))
     elif not torch["devices"]:
@@ -85,6 +85,10 @@ def _facts(environment: dict[str, Any]) -> list[tuple[str, str]]:
     if environment["data_roots"]:
         facts.append(("data", ", ".join(environment["data_roots"])))
     return facts
+
+
+def _bf16(has: bool | None) -> str:
+    return "" if has is None else f", bf16 {'yes' if has else 'no'}"
 
 
 def _fit(package: dict[str, Any]) -> str:

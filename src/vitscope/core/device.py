@@ -41,6 +41,17 @@ def pick_device(wish: str = "auto") -> torch.device:
     return torch.device(device)
 
 
+def cpu_has_bf16() -> bool | None:
+    """Whether this machine's CPU multiplies bf16 numbers itself (AVX512-BF16, AMX); elsewhere they are slower than
+    fp32. None where torch (before 2.13) cannot tell."""
+    import torch
+
+    if not hasattr(torch.cpu, "get_capabilities"):
+        return None
+    found = torch.cpu.get_capabilities()
+    return bool(found.get("avx512_bf16") or found.get("amx_bf16"))
+
+
 def available_devices() -> list[str]:
     """Every name `pick_device` accepts here, the best first: ['cuda', 'cuda:0', 'cpu']."""
     import torch

@@ -12,6 +12,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from vitscope.core.device import cpu_has_bf16
 from vitscope.core.packages import describe_packages, version_of
 
 _CGROUP = Path("/sys/fs/cgroup")
@@ -128,6 +129,7 @@ def _torch(free_device_memory: bool) -> dict[str, Any]:
             import torch
 
             found["threads"] = torch.get_num_threads()
+            found["cpu_bf16"] = cpu_has_bf16()
             found["cuda_version"] = torch.version.cuda
             found["mps_available"] = torch.backends.mps.is_available()
             found["cuda_available"] = torch.cuda.is_available()

@@ -13,23 +13,40 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vitscope.core.device import cpu_has_bf16
 from vitscope.core.dtypes import TORCH_DTYPES
 from vitscope.core.environment import ask_for_repeatable_kernels
 from vitscope.core.errors import ConfigError, expected
+from vitscope.models.config import ModelConfig, ViTConfig
 from vitscope.train.config import PrecisionConfig
 
 FIRST_SCALE = 2.0**16
 GROWTH_STEPS = 2000
+WIDE_ENOUGH_FOR_BF16 = 192
 MOST_SCALE = 2.0**24  # far above any that helps, far below the one from which there is no way back
 
 
 def choose_dtype(config: PrecisionConfig, device: torch.device) -> torch.dtype | None:
     """The type to cast to, or None for plain fp32."""
     if config.dtype == "auto":
-        return torch.bfloat16 if device.type == "cuda" and torch.cuda.is_bf16_supported() else None
+        return torch.bfloat16 if device.type == "cuda" and _has_bf16(device) else None
     if config.dtype == "fp16" and device.type == "mps":
         raise ConfigError(expected("precision.dtype", "fp32 or bf16 on mps", "'fp16'"))
     return None if config.dtype == "fp32" else TORCH_DTYPES[config.dtype]
+
+
+def _has_bf16(device: torch.device) -> bool:
+    """By itself: cards before Ampere only imitate it, slower than fp32."""
+    with torch.cuda.device(device):
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+
+
+def bf16_would_pay(config: PrecisionConfig, model: ModelConfig, device: torch.device) -> bool:
+    """Whether products in bf16 would train faster on this CPU than the fp32 that `auto` takes. A narrow ViT spends more
+    on casting than it saves (docs/benchmarks.md)."""
+    if config.dtype != "auto" or device.type != "cpu" or not cpu_has_bf16():
+        return False
+    return not isinstance(model, ViTConfig) or model.embed_dim >= WIDE_ENOUGH_FOR_BF16
 
 
 def autocast(device: torch.device, dtype: torch.dtype | None) -> contextlib.AbstractContextManager[Any]:
@@ -85,9 +102,8 @@ class LossScale:
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """A run that changes to fp16 has no scale to go on from: it was 1."""
-        if self.is_active and float(state["scale"]) == 1.0 and not float(state["good_steps"]):
-            return
-        if not self.is_active:
+        was_active = float(state["scale"]) != 1.0 or float(state["good_steps"]) != 0.0
+        if not (self.is_active and was_active):
             return
         self.scale.copy_(state["scale"])
         self.good_steps.copy_(state["good_steps"])

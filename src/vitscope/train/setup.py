@@ -39,7 +39,7 @@ from vitscope.train.objective import Objective
 from vitscope.train.optim.groups import freeze
 from vitscope.train.optim.optimizer import Optimizer
 from vitscope.train.optim.schedule import Plateau, lr_table
-from vitscope.train.precision import choose_dtype
+from vitscope.train.precision import bf16_would_pay, choose_dtype
 from vitscope.train.processes import ALONE_PROCESSES, Processes
 from vitscope.train.show.observer import Observer
 from vitscope.train.shown_pictures import said_of_pictures
@@ -212,6 +212,8 @@ def set_up(
             say(f"launch '{config.precision.launch}' is for one process: several launch kernel by kernel ('eager')")
     elif config.precision.launch == "auto":
         say(f"a step is launched as '{bench.launch}', chosen by the device and by the work to come")
+    if bf16_would_pay(config.precision, config.model.bare, bench.device):
+        say("this CPU multiplies bf16 itself: `--precision.dtype bf16` should train faster")
     if processes.is_sharded:
         say(f"fsdp: weights, gradients, optimiser and running mean are cut into {processes.world} shards")
     elif config.loop.parallel == "fsdp":

@@ -107,7 +107,7 @@ def _ready(
     with device:
         model = build()
     if row.work == "train":
-        call = training_step(model, images, labels, row.launch)
+        call = training_step(model, images, labels, row.launch, dtype=dtype)
     else:
         call = forward_pass(model, images, row.launch, dtype=dtype)
     warm_up(call, device)
