@@ -380,8 +380,8 @@ def test_the_engine_gets_everything(fitted: Fitted, capsys: pytest.CaptureFixtur
 
 def test_a_monitor_looks_between_steps_where_one_is_asked_for(fitted: Fitted) -> None:
     assert main(["train", "digits_vit", "--monitor"]) == 0
-    (onlooker,) = fitted.asked["between_steps"]
-    assert isinstance(onlooker, Monitor)
+    (probe,) = fitted.asked["between_steps"]
+    assert isinstance(probe, Monitor)
     assert fitted.asked["command"] == "vitscope train digits_vit"
 
 

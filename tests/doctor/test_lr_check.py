@@ -18,7 +18,7 @@ from vitscope.doctor.as_it_came import as_it_came
 from vitscope.doctor.checks.training import CHECKS
 from vitscope.doctor.checks.training.lr import first_steps, lr_test
 from vitscope.doctor.examination import examine
-from vitscope.doctor.experiments.held import Run, hold, own_run, pool_of
+from vitscope.doctor.experiments.held import HeldRun, hold, own_run, pool_of
 from vitscope.doctor.experiments.long_run import at_real_batch, batches_of, beside
 from vitscope.doctor.experiments.lr_test import (
     classic_sweep,
@@ -208,8 +208,8 @@ def test_the_classic_sweep_is_a_comparison_that_must_be_asked_for(patient: Make)
     assert asked.seen.picture is not None
 
 
-def run_of(*losses: float, move: float = 0.01) -> Run:
-    return Run(1e-3, losses, 1, (move,))
+def run_of(*losses: float, move: float = 0.01) -> HeldRun:
+    return HeldRun(1e-3, losses, 1, (move,))
 
 
 def test_large_steps_are_borne_by_an_easy_task() -> None:
@@ -223,7 +223,7 @@ def test_ways() -> None:
     assert way_of(run_of(*[2.0 + 0.1 * step for step in range(12)])) == "diverges"
     assert way_of(run_of(2.0, 1.5, math.nan)) == "diverges"
     assert way_of(run_of(*[2.0, 1.0] * 6)) == "oscillates"
-    assert way_of(Run(1e-3, (), 2)) == "diverges"
+    assert way_of(HeldRun(1e-3, (), 2)) == "diverges"
     assert way_of(run_of(*[-2.0 - 0.5 * step for step in range(12)])) == "falls"
 
 

@@ -16,7 +16,7 @@ from vitscope.doctor.as_it_came import as_it_came
 from vitscope.doctor.checks.training import CHECKS
 from vitscope.doctor.checks.training import cold_start as check
 from vitscope.doctor.checks.training.cold_start import warm_up
-from vitscope.doctor.experiments.held import Run
+from vitscope.doctor.experiments.held import HeldRun
 from vitscope.doctor.experiments.long_run import Beside
 from vitscope.doctor.patient import Patient
 
@@ -86,8 +86,8 @@ def test_the_same_model_with_a_warm_up_is_well(patient: Make) -> None:
     assert causes(warm_up(patient(Fragile(), lr=5e-3, warmup_steps=50))) == []
 
 
-def falling(*, move: float) -> Run:
-    return Run(3e-3, tuple(2.0 - 0.05 * step for step in range(24)), 2, (move,) * 24)
+def falling(*, move: float) -> HeldRun:
+    return HeldRun(3e-3, tuple(2.0 - 0.05 * step for step in range(24)), 2, (move,) * 24)
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,11 @@ from torch import Tensor
 from vitscope.core.errors import VitscopeError
 from vitscope.models.build import build_model
 from vitscope.models.config import CNNConfig
-from vitscope.train.bad_step import MOST_RECORDS, read_bad_step, record_bad_step, take_again
+from vitscope.train.bad_step import MOST_RECORDS, read_bad_step, record_bad_step
 from vitscope.train.config import LossConfig, OptimConfig
 from vitscope.train.objective import Objective
 from vitscope.train.optim.optimizer import Optimizer
+from vitscope.train.replay import take_again
 from vitscope.train.state import TrainState
 
 CPU = torch.device("cpu")

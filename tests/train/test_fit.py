@@ -25,12 +25,14 @@ from vitscope.core.yaml import load_yaml
 from vitscope.data.config import AugmentConfig
 from vitscope.data.dataset import open_dataset
 from vitscope.data.loaders.choose import make_loader
+from vitscope.data.loaders.loader import Loader
 from vitscope.models.config import CNNConfig, LSTMConfig, ModelConfig, ResNetConfig, SwinConfig
 from vitscope.models.layers.resample import resample_positions
 from vitscope.train import finish
 from vitscope.train.config import CheckpointConfig, PrecisionConfig, TrainConfig
 from vitscope.train.fit import Run, fit
 from vitscope.train.measure import measure
+from vitscope.train.setup import Bench
 from vitscope.train.signals import StopFlag
 from vitscope.train.state import TrainState
 from vitscope.weights.folder import save_model
@@ -528,6 +530,27 @@ def test_what_goes_wrong_stands_in_the_log_and_the_status(tmp_path: Path) -> Non
 
 
 @quick
+def test_both_loaders_are_closed_whatever_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else their workers live on: a program that goes on after the error would gather them."""
+    made: list[Loader] = []
+    make = Bench.loader
+
+    def noted(self: Bench, *given: Any, **more: Any) -> Loader:
+        made.append(make(self, *given, **more))
+        return made[-1]
+
+    def fail(state: TrainState) -> None:
+        raise RuntimeError("no more")
+
+    monkeypatch.setattr(Bench, "loader", noted)
+    with pytest.raises(RuntimeError, match="no more"):
+        fit(tiny(), out=tmp_path / "run", quiet=True, after_step=[fail])
+    assert len(made) == 2
+    for loader in made:
+        with pytest.raises(VitscopeError, match="the loader is closed"):
+            next(iter(loader.epoch(0)))
+
+
 def test_mixed_pictures_train_through_both_loaders(tmp_path: Path) -> None:
     losses = []
     for loader in ("device", "worker"):

@@ -20,7 +20,7 @@ from faults.train_process import Trap, everything, newest_checkpoint, rows, stat
 from train.tiny_runs import network, state_of, tiny
 from vitscope.core.environment import process_place
 from vitscope.core.errors import UsageError, VitscopeError, said_by_first
-from vitscope.core.onlooker import OnlookerFolder
+from vitscope.core.read_only_folder import ReadOnlyFolder
 from vitscope.core.run_folder import RunFolder
 from vitscope.core.seed import derive_seed
 from vitscope.data.dataset import open_dataset
@@ -161,11 +161,11 @@ def test_the_first_alone_writes_and_speaks(tmp_path: Path) -> None:
     assert (status(run)["state"], status(run)["pid"]) == ("finished", children[0].pid)
 
 
-def test_an_onlooker_reads_and_writes_nothing(tmp_path: Path) -> None:
+def test_a_read_only_folder_reads_and_writes_nothing(tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path / "run", name="run")
     run.metrics.append(step=1, epoch=1)
     before = everything(tmp_path)
-    seen = OnlookerFolder(run.path)
+    seen = ReadOnlyFolder(run.path)
     seen.metrics.append(step=2, epoch=1)
     assert seen.metrics.cut(lambda row: True) == 0
     seen.write_status("running", step=2)

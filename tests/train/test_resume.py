@@ -71,6 +71,15 @@ def log_of(run: Run) -> str:
     return run.folder.log_path.read_text()
 
 
+def test_fewer_epochs_than_are_done_are_said(tmp_path: Path) -> None:
+    config = tiny(loop={"epochs": 6})
+    stopped(config, tmp_path / "run", 4)
+    run = fit(updated(config, loop=updated(config.loop, epochs=2)), out=tmp_path / "run", quiet=True, resume=True)
+    assert run.state == "finished"
+    assert "3 epochs are done and 2 are asked for: nothing is left to train" in log_of(run)
+    assert max(row["step"] for row in run.metrics if "train/loss" in row) == 4
+
+
 # --- the model that stands ------------------------------------------------------------------------------------------
 
 KEPT = tiny(loop={"epochs": 4, "ema_decay": 0.5}, checkpoint=CheckpointConfig(keep=9))

@@ -12,7 +12,7 @@ from vitscope.core.strict_json import encode
 
 if TYPE_CHECKING:
     from vitscope.doctor.causes.text import Language
-    from vitscope.train.bad_step import Replay
+    from vitscope.train.replay import Replay
 
 MOST_NAMED = 3
 

@@ -31,7 +31,7 @@ from vitscope.sparse.trial import Trial, begin_trial, refuse_other_units
 from vitscope.sparse.two_of_four import why_no_two_of_four
 from vitscope.train.config import TrainConfig
 from vitscope.train.signals import StopFlag
-from vitscope.weights.folder import README
+from vitscope.weights.folder import README, replace_folder
 
 SOURCE, ROUNDS, SPEED = "source.json", "rounds.csv", "speed.json"
 """What an experiment's folder holds beside `SPARSE` and `TRAIN`. There is no config.yaml in it, as it is no run."""
@@ -171,13 +171,13 @@ def _last(rows: list[Row]) -> Row:
 
 def _put_model(folder: Path, rows: list[Row], sparse: SparseConfig) -> None:
     """A copy where verbs look for a model, all of it or nothing."""
-    hidden = folder / f".{MODEL}"
-    shutil.rmtree(hidden, ignore_errors=True)
-    shutil.copytree(folder / _last(rows).model, hidden)
-    with (hidden / README).open("a", encoding="utf-8") as card:
-        card.write(f"\n{how_it_was_made_smaller(rows[0], _last(rows), sparse)}")
-    shutil.rmtree(folder / MODEL, ignore_errors=True)
-    hidden.rename(folder / MODEL)
+
+    def write(place: Path) -> None:
+        shutil.copytree(folder / _last(rows).model, place, dirs_exist_ok=True)
+        with (place / README).open("a", encoding="utf-8") as card:
+            card.write(f"\n{how_it_was_made_smaller(rows[0], _last(rows), sparse)}")
+
+    replace_folder(folder / MODEL, write)
 
 
 def _is_timed(sparse: SparseConfig, stopwatch: Stopwatch | None) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vitscope.core.errors import VitscopeError, expected
+from vitscope.train.config import LoopConfig
 
 
 @dataclass
@@ -84,6 +85,10 @@ class Course:
         if is_best:
             self.best, self.best_step, self.best_epoch = value, step, self.epoch
         return is_best
+
+    def has_waited(self, loop: LoopConfig) -> bool:
+        """Whether early stopping has seen enough evaluations without a better one."""
+        return loop.early_stop and self.waited >= loop.patience
 
     @property
     def is_in_trouble(self) -> bool:

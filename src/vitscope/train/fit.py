@@ -11,7 +11,7 @@ from typing import Any
 
 from vitscope.core.errors import EXIT_DONE, EXIT_FAILED, DivergedError
 from vitscope.core.folder_lock import FolderLock
-from vitscope.core.onlooker import OnlookerFolder
+from vitscope.core.read_only_folder import ReadOnlyFolder
 from vitscope.core.run_folder import RunFolder
 from vitscope.core.run_view import read_run
 from vitscope.core.seed import preserved_rng
@@ -20,10 +20,10 @@ from vitscope.core.threads import using_threads
 from vitscope.train.changes import changes
 from vitscope.train.config import TrainConfig
 from vitscope.train.finish import draw, draw_first, finish, require_model
-from vitscope.train.loop import is_asked_to_stop, is_to_come, save, train, write_rows
+from vitscope.train.loop import is_asked_to_stop, save, train, write_rows
 from vitscope.train.precision import using_precision
 from vitscope.train.processes import join
-from vitscope.train.resume import begin, epochs_done, go_on, settings_until_now, trainable
+from vitscope.train.resume import begin, epochs_done, go_on, is_to_come, settings_until_now, trainable
 from vitscope.train.run_log import (
     Voice,
     failures_told,
@@ -115,15 +115,16 @@ def fit(
         lock = FolderLock()
         stack.callback(lock.release)
         with log_held() as held:
-            place, goes_on, is_over, checkpoint = processes.by_first(
+            beginning = processes.by_first(
                 lambda: begin(
                     wanted, dataset, out, name, lock, resume=resume, resume_from=resume_from, overwrite=overwrite
                 )
             )
-        config, run = wanted, RunFolder(place) if processes.is_first else OnlookerFolder(place)
+        place, goes_on, checkpoint = beginning.place, beginning.goes_on, beginning.checkpoint
+        config, run = wanted, RunFolder(place) if processes.is_first else ReadOnlyFolder(place)
         before = settings_until_now(run, config) if goes_on else config
         processes.wait()  # until all have read what the first is going to write anew
-        if is_over:
+        if beginning.is_over:
             told.say(f"{run.path} is finished: nothing to resume (more epochs: --epochs N)")
             return Run(run, "finished", EXIT_DONE)
 
@@ -161,7 +162,7 @@ def fit(
                 resumes=resumes,
             )
         )
-        stack.callback(work.launcher.loader.close)
+        stack.callback(work.close)
         processes.by_first(work.checkpoints.sweep)
         if checkpoint is not None:
             go_on(work, checkpoint, before, chosen=resume_from is not None)

@@ -20,7 +20,7 @@ from vitscope.data.loaders.device import DeviceLoader
 from vitscope.data.loaders.loader import Loader
 from vitscope.train.memory import is_out_of_memory
 from vitscope.train.state import TrainState
-from vitscope.train.step import AfterStep, Objective, train_step
+from vitscope.train.step import AfterStep, LossAndLogits, train_step
 
 WORTH_COMPILING = 2e15
 """Multiply-adds, forward and backward: about two minutes of a small ViT on an H200 as a graph of plain kernels."""
@@ -52,7 +52,7 @@ class Launcher:
         self,
         state: TrainState,
         loader: Loader,
-        objective: Objective,
+        objective: LossAndLogits,
         *,
         launch: str,
         batch_size: int,
@@ -64,7 +64,7 @@ class Launcher:
         self.batch_size, self.seed, self.say = batch_size, seed, say
         self.launch = launch
         self.objective = objective
-        self._objective: Objective = torch.compile(objective) if launch.startswith("compiled") else objective
+        self._objective: LossAndLogits = torch.compile(objective) if launch.startswith("compiled") else objective
         self._prove_loader()
         self._graph: torch.cuda.CUDAGraph | None = None
         self._inputs: tuple[Tensor, Tensor] | None = None

@@ -34,8 +34,8 @@ def train(work: Work) -> None:
             work.clock = time.perf_counter()
             for batch in work.launcher.epoch(course.epoch, course.batch):
                 note_step(work, batch)
-                for onlooker in work.between:
-                    onlooker.see(work)
+                for probe in work.between:
+                    probe.see(work)
                 # Asked once: raised in between, it would leave without saving.
                 stops = is_asked_to_stop(work.stop, work.processes)
                 if stops or len(work.steps_unread) >= look_every(work):
@@ -56,13 +56,13 @@ def train(work: Work) -> None:
                     return
                 figures = {"val/loss": found.loss, "val/accuracy": found.accuracy}
                 # All judge by the same figures, also where two devices round otherwise.
-                row |= work.processes.by_first(lambda figures=figures: figures)
+                row |= work.processes.of_first(figures)
                 is_best = judge(work, row)
             record(work, row)
 
             # --- the next epoch ----------------------------------------------------------------------------------
             course.next_epoch()
-            course.is_over = is_last or has_waited_enough(work)
+            course.is_over = is_last or ends_early(work)
             if is_best or course.is_over or _is_due(config.checkpoint.every_epochs, course.epoch):
                 save(work, best=is_best)
         except (WentWrongError, NotFiniteError) as trouble:
@@ -213,23 +213,16 @@ def save(work: Work, *, best: bool = False) -> None:
     work.clock = time.perf_counter()  # a save is not training
 
 
-def is_to_come(work: Work, row: dict[str, Any]) -> bool:
-    """Whether a row tells of a step, of the end of an epoch or of a test that the run as it stands has still before it.
-    A kill can leave an epoch's row behind whose checkpoint was not written any more."""
-    is_epoch, is_test = "train/epoch_loss" in row, "test/accuracy" in row
-    ahead = (is_epoch and row["epoch"] > work.course.epoch) or (is_test and not work.course.is_over)
-    return ahead or row["step"] > work.step
-
-
 def _is_due(every: int | None, count: int) -> bool:
     return every is not None and count % every == 0
 
 
-def has_waited_enough(work: Work) -> bool:
-    loop, waited = work.config.loop, work.course.waited
-    if not loop.early_stop or waited < loop.patience:
+def ends_early(work: Work) -> bool:
+    """Whether patience is at its end; then it is said."""
+    waited = work.course.waited
+    if not work.course.has_waited(work.config.loop):
         return False
-    say(work, f"ending early: no better {loop.monitor} in {waited} evaluation{'s' * (waited > 1)}")
+    say(work, f"ending early: no better {work.config.loop.monitor} in {waited} evaluation{'s' * (waited > 1)}")
     return True
 
 

@@ -63,6 +63,10 @@ class Processes:
         """What `call` gives or raises in the first process, in all of them. It must be plain data."""
         return call()
 
+    def of_first(self, found: T) -> T:
+        """What the first process has found, in all of them. It must be plain data."""
+        return self.by_first(lambda: found)
+
     def by_first_with(self, make: Callable[[], S], call: Callable[[S], T]) -> T:
         """As `by_first`, where `call` needs what `make` gives: a state, whose tensors reach it whole."""
         return call(make())

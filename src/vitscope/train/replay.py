@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
 
 from vitscope.core.config import updated
 from vitscope.core.device import pick_device
@@ -12,12 +19,37 @@ from vitscope.core.run_layout import CONFIG
 from vitscope.core.seed import preserved_rng
 from vitscope.data.dataset import open_dataset
 from vitscope.data.order import Lane
-from vitscope.train.bad_step import Replay, read_bad_step, take_again
+from vitscope.train.bad_step import read_bad_step
 from vitscope.train.config import TrainConfig
 from vitscope.train.config.read import read_train_config
+from vitscope.train.first_bad_op import BadOperation, FirstBadOperation
 from vitscope.train.launch import seed_step
-from vitscope.train.precision import using_precision
+from vitscope.train.precision import autocast, using_precision
 from vitscope.train.setup import lay_out, make_state, settle
+from vitscope.train.state import TrainState
+from vitscope.train.step import LossAndLogits
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What taking a bad step again shows."""
+
+    loss: float
+    grad_norm: float
+    first_bad_module: str | None
+    """The first module, in the order of the forward pass, whose output is not finite."""
+    bad_gradients: list[str]
+    """Parameters whose gradient is not finite."""
+    recorded: dict[str, Any]
+    """What was written down when it happened."""
+    operation: BadOperation | None = None
+    """The first operation that made something not finite of what was, forward or backward, where it can be seen."""
+    bad_pictures: list[int] = field(default_factory=list)
+    """Places in the batch of pictures that are not finite before any layer has seen them."""
+
+    @property
+    def is_bad(self) -> bool:
+        return self.first_bad_module is not None or bool(self.bad_gradients) or not torch.tensor(self.loss).isfinite()
 
 
 def replay_bad_step(folder: str | Path, *, device: str | None = None) -> Replay:
@@ -50,6 +82,48 @@ def replay_bad_step(folder: str | Path, *, device: str | None = None) -> Replay:
     with preserved_rng(), using_precision(config.precision):
         state, objective = make_state(bench, steps_per_epoch, _unheard, resumes=True)
         return take_again(place, state, parts, objective, partial(seed_step, recorded["seed"]))
+
+
+def take_again(
+    place: str | Path,
+    state: TrainState,
+    parts: Sequence[tuple[Tensor, Tensor]],
+    objective: LossAndLogits,
+    seed_step: Callable[[int, int, int], None],
+) -> Replay:
+    """Forward and backward once more, with the recorded weights, dropout included; nothing is updated. `parts` are the
+    images and labels of each process, by its rank; `seed_step` is given (epoch, batch, rank)."""
+    recorded = read_bad_step(place)
+    weights = Path(place) / "model.safetensors"
+    if not weights.exists():
+        raise VitscopeError("the weights themselves were not finite, and so were not kept", where=str(place))
+    state.model.load_state_dict(load_file(weights))
+    total = torch.zeros((), device=state.device)
+    pictures = sum(len(images) for images, _ in parts)
+    watch = FirstBadOperation(state.model)
+    with watch:
+        for rank, (images, labels) in enumerate(parts):
+            micro_batch = recorded["micro_batch"] or len(images)
+            seed_step(recorded["epoch"], recorded["batch"], rank)
+            for x, y in zip(images.split(micro_batch), labels.split(micro_batch), strict=True):
+                with autocast(state.device, state.dtype):
+                    loss, _ = objective(x, y)
+                (loss * (len(x) / pictures)).backward()
+                total += loss.detach() * (len(x) / pictures)
+    grads = {name: value.grad for name, value in state.model.named_parameters() if value.grad is not None}
+    bad = [name for name, grad in grads.items() if not bool(grad.isfinite().all())]
+    norm = float(torch.nn.utils.get_total_norm(list(grads.values())))
+    state.optimizer.zero_grad()
+    together = torch.cat([images.flatten(1).isfinite().all(1) for images, _ in parts])
+    return Replay(
+        float(total),
+        norm,
+        watch.first_bad_module,
+        bad,
+        recorded,
+        operation=watch.found(),
+        bad_pictures=(~together).nonzero().flatten().tolist(),
+    )
 
 
 def _settings_of(place: Path) -> TrainConfig:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from vitscope.core.errors import DataError, UsageError
 from vitscope.core.folder_lock import FolderLock
@@ -47,6 +49,20 @@ def run_folder(
     return run, True
 
 
+@dataclass(frozen=True)
+class Beginning:
+    """What a run begins with. Plain data: processes tell it each other."""
+
+    place: Path
+    """The run's folder."""
+    goes_on: bool = False
+    """Whether there is something in it to go on from."""
+    is_over: bool = False
+    """Whether that is over for good."""
+    checkpoint: Checkpoint | None = None
+    """The one to go on from."""
+
+
 def begin(
     config: TrainConfig,
     dataset: Dataset,
@@ -57,17 +73,16 @@ def begin(
     resume: bool,
     resume_from: str | Path | None,
     overwrite: bool,
-) -> tuple[Path, bool, bool, Checkpoint | None]:
-    """The run's folder, whether there is something in it to go on from, whether that is over for good, and the
-    checkpoint to go on from. Of an existing run nothing is changed: whatever is refused here leaves it as it was."""
+) -> Beginning:
+    """Of an existing run nothing is changed: whatever is refused here leaves it as it was."""
     run, goes_on = run_folder(config, out, name, lock, resume=resume or resume_from is not None, overwrite=overwrite)
     if not goes_on:
-        return run.path, False, False, None
+        return Beginning(run.path)
     before = settings_until_now(run, config)
     changes(before, config)
     if resume_from is None and is_over_for_good(run, before, config):
-        return run.path, True, True, None
-    return run.path, True, False, checkpoint_to_resume(run, resume_from, dataset)
+        return Beginning(run.path, goes_on=True, is_over=True)
+    return Beginning(run.path, goes_on=True, checkpoint=checkpoint_to_resume(run, resume_from, dataset))
 
 
 def _refuse_to_replace_sources(config: TrainConfig, out: Path) -> None:
@@ -159,13 +174,23 @@ def go_on(work: Work, checkpoint: Checkpoint, before: TrainConfig, *, chosen: bo
     if (config.loop.monitor, config.loop.monitor_mode) != (before.loop.monitor, before.loop.monitor_mode):
         _measure_best_anew(work)
     if config.loop.epochs != before.loop.epochs or _patience(config) != _patience(before):
-        course.is_over = course.epoch >= config.loop.epochs or _has_waited(work)
+        course.is_over = course.epoch >= config.loop.epochs or course.has_waited(config.loop)
     say(work, f"resuming after step {work.step} (epoch {course.epoch + 1}, batch {course.batch})")
+    if config.loop.epochs < before.loop.epochs and course.epoch >= config.loop.epochs:
+        say(work, f"{course.epoch} epochs are done and {config.loop.epochs} are asked for: nothing is left to train")
     _say_lr(work, before, factor)
     if given_up and chosen:
         say(work, f"the checkpoints after it are given up: {', '.join(given_up)}")
     if forgotten and work.processes.is_first:
         log.warning("what the hooks %s remembered is not used any more", ", ".join(forgotten))
+
+
+def is_to_come(work: Work, row: dict[str, Any]) -> bool:
+    """Whether a row tells of a step, of the end of an epoch or of a test that the run as it stands has still before it.
+    A kill can leave an epoch's row behind whose checkpoint was not written any more."""
+    is_epoch, is_test = "train/epoch_loss" in row, "test/accuracy" in row
+    ahead = (is_epoch and row["epoch"] > work.course.epoch) or (is_test and not work.course.is_over)
+    return ahead or row["step"] > work.step
 
 
 def _refuse_other_steps(work: Work, checkpoint: Checkpoint) -> None:
@@ -206,7 +231,3 @@ def _say_lr(work: Work, before: TrainConfig, factor_before: float) -> None:
 
 def _patience(config: TrainConfig) -> tuple[bool, int, float]:
     return config.loop.early_stop, config.loop.patience, config.loop.min_delta
-
-
-def _has_waited(work: Work) -> bool:
-    return work.config.loop.early_stop and work.course.waited >= work.config.loop.patience

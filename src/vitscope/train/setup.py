@@ -277,14 +277,15 @@ def set_up(
         processes=processes,
         evaluate=evaluate_now,
         weights=state.model.state_dict if ema is None else ema.state_dict,
+        loaders=(train_loader, val_loader),
         write_model=write_model,
         after=hooks,
         between=between,
         steps_per_epoch=train_loader.num_batches,
         split_hash=bench.dataset.splits.hash,
     )
-    for onlooker in between:
-        onlooker.begin(work, lambda: next(iter(val_loader.epoch(0))))
+    for probe in between:
+        probe.begin(work, lambda: next(iter(val_loader.epoch(0))))
     return work
 
 

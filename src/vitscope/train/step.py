@@ -13,14 +13,14 @@ from torch import Tensor
 from vitscope.train.precision import autocast
 from vitscope.train.state import TrainState
 
-Objective = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+LossAndLogits = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """(images, labels) of a micro batch -> mean loss, logits (b, K)."""
 AfterStep = Callable[[TrainState], None]
 """A hook: runs after every update, on the device (EMA, masks, probes). What it puts into `state.scalars` is logged."""
 
 
 def train_step(
-    state: TrainState, images: Tensor, labels: Tensor, *, objective: Objective, after: Sequence[AfterStep] = ()
+    state: TrainState, images: Tensor, labels: Tensor, *, objective: LossAndLogits, after: Sequence[AfterStep] = ()
 ) -> None:
     """Forward, backward, clip, step: the gradients of a batch's parts add up to the whole batch's."""
     loss, accuracy = images.new_zeros(()), images.new_zeros(())

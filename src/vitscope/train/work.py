@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from vitscope.core.run_folder import RunFolder
-from vitscope.data.loaders.loader import Batch
+from vitscope.data.loaders.loader import Batch, Loader
 from vitscope.train.checkpoints.store import Checkpoints
 from vitscope.train.config import TrainConfig
 from vitscope.train.course import Course
@@ -57,6 +57,8 @@ class Work:
     """On the validation part; None when stopped in the middle."""
     weights: Callable[[], Mapping[str, Tensor]]
     """As they would be used: the running mean, where there is one."""
+    loaders: Sequence[Loader]
+    """Of training and validation, to be closed."""
     write_model: Callable[[Mapping[str, Tensor], int], None]
     """Write whole weights, and of which step they are, into the run's model folder: for the first process."""
     processes: Processes = ALONE_PROCESSES
@@ -85,6 +87,11 @@ class Work:
     def hooks_with_state(self) -> list[Any]:
         """What they remember goes into checkpoints, under their names."""
         return [hook for hook in self.after if hasattr(hook, "state_dict")]
+
+    def close(self) -> None:
+        """Give back the loaders' processes and memory."""
+        for loader in self.loaders:
+            loader.close()
 
     def save_model(self) -> None:
         """The weights as they would be used now become the run's model. For all processes."""

@@ -36,7 +36,7 @@ from vitscope.doctor.thresholds.training import (
 
 
 @dataclass(frozen=True)
-class Run:
+class HeldRun:
     """What some steps came to."""
 
     lr: float
@@ -124,7 +124,7 @@ class Known:
         return self.after > self.before + UNLEARNT
 
 
-def own_run(patient: Patient) -> Run:
+def own_run(patient: Patient) -> HeldRun:
     """At the patient's own rate; several checks ask for it, and it is made once. What the model knows of the labels
     before and after is kept beside it."""
     if "own" not in patient.tried:
@@ -140,7 +140,7 @@ def own_run(patient: Patient) -> Run:
     return patient.tried["own"]
 
 
-def _is_plain(run: Run) -> bool:
+def _is_plain(run: HeldRun) -> bool:
     """Well past the rise, far down, in steps of a usual size: the rest of the run would show nothing else. A loss below
     zero is not plain."""
     if run.start <= 0 or len(run.losses) < PLAIN_STEPS or not SLOW_UPDATE <= run.move <= COMFORTABLE_UPDATE:
@@ -157,9 +157,9 @@ def hold(
     warm_up: float = WARM_UP_SHARE,
     relax_decay: bool = False,
     relax_clip: bool = False,
-    is_enough: Callable[[Run], bool] | None = None,
+    is_enough: Callable[[HeldRun], bool] | None = None,
     at_end: Callable[[], None] | None = None,
-) -> Run:
+) -> HeldRun:
     """From the patient's own weights, `steps` steps: a short rise, then the rate is held. Put back afterwards.
     `is_enough` is asked after each pass whether it is decided; `at_end` may look at the model before it is put back."""
     with as_it_came(patient):
@@ -172,13 +172,13 @@ def hold(
         matrices = [one for name, one in patient.model.named_parameters() if one.ndim > 1 and name in trainer.moved]
         losses: list[float] = []
         moves: list[float] = []
-        run = Run(top, (math.nan,), len(pool))
+        run = HeldRun(top, (math.nan,), len(pool))
         for step, (images, labels) in zip(range(steps), _again(pool), strict=False):
             trainer.hold_lr(top * min(1.0, (step + 1) / (rise + 1)))
             before = [one.detach().clone() for one in matrices] if step >= rise else []
             losses.append(loss_of_step(patient, trainer, images, labels))
             moves += [_move(before, matrices)] if before else []
-            run = Run(top, tuple(losses), len(pool), tuple(moves))
+            run = HeldRun(top, tuple(losses), len(pool), tuple(moves))
             if run.is_lost or (is_enough is not None and len(losses) % len(pool) == 0 and is_enough(run)):
                 break
         if at_end is not None:

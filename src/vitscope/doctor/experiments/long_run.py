@@ -9,7 +9,7 @@ import statistics
 from dataclasses import dataclass
 from typing import Literal
 
-from vitscope.doctor.experiments.held import Run, hold, pool_of
+from vitscope.doctor.experiments.held import HeldRun, hold, pool_of
 from vitscope.doctor.patient import Pair, Patient, one_class_each
 from vitscope.doctor.thresholds.training import (
     CRAWL,
@@ -33,7 +33,7 @@ class Beside:
     """Mean loss there, at the patient's rate."""
     other: float
     steps: int
-    runs: tuple[Run, Run]
+    runs: tuple[HeldRun, HeldRun]
 
 
 def beside(
@@ -61,7 +61,7 @@ def beside(
     return Beside(harm, statistics.fmean(one.losses[late:]), statistics.fmean(two.losses[late:]), steps, (one, two))
 
 
-def at_real_batch(patient: Patient, lr: float) -> tuple[Run, int]:
+def at_real_batch(patient: Patient, lr: float) -> tuple[HeldRun, int]:
     """A few steps with as many pictures in a batch as training has, as far as there is time, and how many they were."""
     small = len(pool_of(patient)[0][0])
     affordable = int(REAL_SECONDS / REAL_STEPS / patient.tried["seconds"])

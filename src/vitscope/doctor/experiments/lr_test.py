@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from vitscope.doctor.as_it_came import as_it_came
-from vitscope.doctor.experiments.held import Run, hold, loss_of_step, own_run, pool_of, trainer_of
+from vitscope.doctor.experiments.held import HeldRun, hold, loss_of_step, own_run, pool_of, trainer_of
 from vitscope.doctor.patient import Pair, Patient
 from vitscope.doctor.thresholds.training import (
     COMFORTABLE_UPDATE,
@@ -39,17 +39,17 @@ class LrTest:
     """Runs by their rate, on the same pool of pictures."""
 
     own: float
-    runs: dict[float, Run] = field(default_factory=dict)
+    runs: dict[float, HeldRun] = field(default_factory=dict)
     edge: float | None = None
     """The largest rate found that still falls; None where nothing was looked for."""
     proposal: float | None = None
     """Below the edge, and measured."""
 
-    def in_order(self) -> list[Run]:
+    def in_order(self) -> list[HeldRun]:
         return [self.runs[lr] for lr in sorted(self.runs)]
 
 
-def way_of(run: Run) -> Way:
+def way_of(run: HeldRun) -> Way:
     """By all of the held part, never by a single step."""
     size = abs(run.start)
     if run.is_lost or run.end > run.start + max(CRAWL * size, NOISE_TIMES * run.noise):
@@ -61,20 +61,20 @@ def way_of(run: Run) -> Way:
     return "falls"
 
 
-def is_better(run: Run, other: Run) -> bool:
+def is_better(run: HeldRun, other: HeldRun) -> bool:
     """Whether it came clearly further down: by more than noise, and by more than a crawl."""
     least = max(CRAWL * abs(other.start), NOISE_TIMES * max(run.noise, 0.0 if other.is_lost else other.noise))
     return run.end < other.end - least
 
 
-def is_too_high(run: Run, lower: Run) -> bool:
+def is_too_high(run: HeldRun, lower: HeldRun) -> bool:
     """Whether a tenth of the rate does clearly better on the same pictures."""
     if way_of(lower) != "falls" or not is_better(lower, run):
         return False
     return way_of(run) != "falls" or run.fall < LOST_TO_LOWER * lower.fall
 
 
-def is_too_low(run: Run, higher: Run) -> bool:
+def is_too_low(run: HeldRun, higher: HeldRun) -> bool:
     """Whether steps hardly move the weights, and a hundred times the rate learns far more without coming near to what
     is too much."""
     if way_of(higher) != "falls" or not higher.move <= COMFORTABLE_UPDATE or not run.move < SLOW_UPDATE:
@@ -90,7 +90,7 @@ def lr_test_of(patient: Patient) -> LrTest:
     return patient.tried["lr_test"]
 
 
-def add(test: LrTest, patient: Patient, lr: float) -> Run:
+def add(test: LrTest, patient: Patient, lr: float) -> HeldRun:
     """As long as the patient's own, which ends early where all is plain."""
     if lr not in test.runs:
         own = test.runs[test.own]
@@ -155,14 +155,14 @@ def classic_sweep(
     return lrs, losses
 
 
-def is_good(run: Run, own: Run) -> bool:
+def is_good(run: HeldRun, own: HeldRun) -> bool:
     """Comes down, or at least further than the patient's rate, in steps that leave the weights what they are."""
     if has_large_steps(run):
         return False
     return way_of(run) == "falls" or (way_of(run) == "crawls" and is_better(run, own))
 
 
-def has_large_steps(run: Run) -> bool:
+def has_large_steps(run: HeldRun) -> bool:
     """Each writes over what others learnt, whatever the loss does for a while. Who has learnt the pictures by heart has
     not been hurt: an easy task bears large steps."""
     return run.move > UPDATE_TOO_LARGE and run.end > LOW_LOSS * run.start
@@ -173,7 +173,7 @@ def rounded(lr: float) -> float:
     return float(f"{lr:.0e}")
 
 
-def _swing(run: Run) -> float:
+def _swing(run: HeldRun) -> float:
     """The mean rise from one pass to the next, over the later half."""
     means = run.passes[len(run.passes) // 2 :]
     rises = [max(0.0, after - before) for before, after in itertools.pairwise(means)]

@@ -11,7 +11,7 @@ from torch import nn
 
 from vitscope.doctor.anatomy import is_drop
 from vitscope.doctor.as_it_came import as_it_came
-from vitscope.doctor.experiments.held import Run, hold
+from vitscope.doctor.experiments.held import HeldRun, hold
 from vitscope.doctor.patient import Pair, Patient
 from vitscope.doctor.thresholds.training import SHORT_RUN_STEPS
 
@@ -25,9 +25,9 @@ def run_with(
     clip: bool = True,
     drops: bool = True,
     steps: int = SHORT_RUN_STEPS,
-    is_enough: Callable[[Run], bool] | None = None,
+    is_enough: Callable[[HeldRun], bool] | None = None,
     at_end: Callable[[], None] | None = None,
-) -> Run:
+) -> HeldRun:
     """What is False is switched off for this run; everything else is the patient's."""
     with nothing_drawn(patient.model) if not drops else contextlib.nullcontext():
         return hold(

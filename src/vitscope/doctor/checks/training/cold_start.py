@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from vitscope.doctor.checks.training.held_picture import picture_of, plain
-from vitscope.doctor.experiments.held import Run, hold, own_run, pool_of
+from vitscope.doctor.experiments.held import HeldRun, hold, own_run, pool_of
 from vitscope.doctor.experiments.long_run import beside
 from vitscope.doctor.experiments.lr_test import way_of
 from vitscope.doctor.finding import Change, Finding, Seen
@@ -85,5 +85,5 @@ def _changes(patient: Patient) -> tuple[Change, ...]:
     return (Change("schedule.warmup", "10 %"),) if patient.settings is not None else ()
 
 
-def _falls(run: Run) -> bool:
+def _falls(run: HeldRun) -> bool:
     return way_of(run) == "falls" and run.fall > COLD_ENOUGH * abs(run.start)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from vitscope.doctor.experiments.held import Run
+from vitscope.doctor.experiments.held import HeldRun
 from vitscope.doctor.picture import Line, Picture
 
 
 def picture_of(
-    runs: Sequence[Run], *, names: Sequence[str] | None = None, title: str = "Loss at held learning rates"
+    runs: Sequence[HeldRun], *, names: Sequence[str] | None = None, title: str = "Loss at held learning rates"
 ) -> Picture:
     named = zip(names or [f"lr {run.lr:.2g}" for run in runs], runs, strict=True)
     lines = [

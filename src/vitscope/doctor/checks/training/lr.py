@@ -8,7 +8,7 @@ from typing import Any
 from vitscope.core.config import updated
 from vitscope.doctor.anatomy import looks_trained
 from vitscope.doctor.checks.training.held_picture import picture_of, plain
-from vitscope.doctor.experiments.held import Known, Run, pool_of
+from vitscope.doctor.experiments.held import HeldRun, Known, pool_of
 from vitscope.doctor.experiments.long_run import Beside, at_real_batch, beside
 from vitscope.doctor.experiments.lr_test import (
     LrTest,
@@ -116,7 +116,7 @@ def _too_high(patient: Patient, test: LrTest) -> Finding | None:
     return Finding("lr_too_high", sure, numbers, changes, picture_of(test.in_order()))
 
 
-def _too_low(patient: Patient, test: LrTest, higher: Run) -> Finding:
+def _too_low(patient: Patient, test: LrTest, higher: HeldRun) -> Finding:
     between = add(test, patient, test.own * 30)
     best = higher if is_better(higher, between) else between
     test.proposal = rounded(best.lr)
@@ -135,7 +135,7 @@ def _too_low(patient: Patient, test: LrTest, higher: Run) -> Finding:
     return Finding("lr_too_low", 0.85, numbers, changes, picture_of(test.in_order()))
 
 
-def _misled(own: Run, known: Known) -> Finding:
+def _misled(own: HeldRun, known: Known) -> Finding:
     """What the loss calls better is worse by the labels."""
     numbers = {"steps": len(own.losses), "start": own.start, "end": own.end}
     numbers |= {"known_before": known.before, "known_after": known.after}
@@ -182,7 +182,7 @@ def _seen(test: LrTest, finding: Finding | None) -> Seen:
     return Seen(measured=measured, findings=[finding] if finding is not None else [], picture=picture_of(runs))
 
 
-def _measured(run: Run) -> dict[str, object]:
+def _measured(run: HeldRun) -> dict[str, object]:
     return {
         "lr": plain(run.lr),
         "start": plain(run.start),

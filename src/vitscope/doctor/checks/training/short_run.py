@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from vitscope.doctor.checks.training.held_picture import picture_of, plain
-from vitscope.doctor.experiments.held import Run, pool_of, trainer_of
+from vitscope.doctor.experiments.held import HeldRun, pool_of, trainer_of
 from vitscope.doctor.experiments.lr_test import is_better, way_of
 from vitscope.doctor.experiments.short_run import grad_norm_of, largest_dropout, run_with
 from vitscope.doctor.experiments.validation import Looked, validation_of
@@ -24,7 +24,7 @@ from vitscope.doctor.thresholds.training import (
     SUSPECT_DROPOUT,
 )
 
-Suspect = Callable[[Patient, list[Pair], Run], Finding | Note | None]
+Suspect = Callable[[Patient, list[Pair], HeldRun], Finding | Note | None]
 
 TRIED_RATES = (0.1, 0.01, 10.0, 100.0)
 """Times the patient's own."""
@@ -50,7 +50,7 @@ def short_run(patient: Patient) -> Seen:
     return seen
 
 
-def _watched(patient: Patient, pool: list[Pair]) -> tuple[Run, list[Looked]]:
+def _watched(patient: Patient, pool: list[Pair]) -> tuple[HeldRun, list[Looked]]:
     """The run, and what the model says of validation pictures before and after it, where there are any."""
     if patient.val is None:
         return run_with(patient, pool, is_enough=_is_enough), []
@@ -59,7 +59,7 @@ def _watched(patient: Patient, pool: list[Pair]) -> tuple[Run, list[Looked]]:
     return run, looked
 
 
-def _last_resort(patient: Patient, pool: list[Pair], own: Run) -> list[Finding]:
+def _last_resort(patient: Patient, pool: list[Pair], own: HeldRun) -> list[Finding]:
     """A learning rate that works means the learning rate is it, and its own check says so."""
     if not own.lr > 0:
         return []
@@ -77,7 +77,7 @@ def _last_resort(patient: Patient, pool: list[Pair], own: Run) -> list[Finding]:
     return [Finding("does_not_learn", 0.6, numbers)]
 
 
-def _weight_decay(patient: Patient, pool: list[Pair], own: Run) -> Finding | None:
+def _weight_decay(patient: Patient, pool: list[Pair], own: HeldRun) -> Finding | None:
     """What it does by itself is known from the weights it pulls on: how fast they shrink, beside a run without it."""
     trainer = trainer_of(patient)
     if trainer.weight_decay < SUSPECT_DECAY or not own.lr > 0:
@@ -93,7 +93,7 @@ def _weight_decay(patient: Patient, pool: list[Pair], own: Run) -> Finding | Non
     return _finding(patient, "weight_decay_too_high", 0.92 if is_repaired else 0.75, own, without, numbers, changes)
 
 
-def _dropout(patient: Patient, pool: list[Pair], own: Run) -> Finding | None:
+def _dropout(patient: Patient, pool: list[Pair], own: HeldRun) -> Finding | None:
     rate = largest_dropout(patient)
     if rate < SUSPECT_DROPOUT:
         return None
@@ -105,7 +105,7 @@ def _dropout(patient: Patient, pool: list[Pair], own: Run) -> Finding | None:
     )
 
 
-def _clipping(patient: Patient, pool: list[Pair], own: Run) -> Finding | Note | None:
+def _clipping(patient: Patient, pool: list[Pair], own: HeldRun) -> Finding | Note | None:
     """Adam hardly feels it: a finding only where the run without it learns clearly more."""
     clip = patient.facts.clip_norm
     if clip is None:
@@ -124,8 +124,8 @@ def _finding(
     patient: Patient,
     cause: str,
     confidence: float,
-    own: Run,
-    without: Run,
+    own: HeldRun,
+    without: HeldRun,
     numbers: dict[str, Any],
     changes: tuple[Change, ...],
 ) -> Finding:
@@ -134,21 +134,21 @@ def _finding(
     return Finding(cause, confidence, {**shared, **numbers}, changes if patient.settings is not None else (), picture)
 
 
-def _repairs(own: Run, without: Run) -> bool:
+def _repairs(own: HeldRun, without: HeldRun) -> bool:
     """Whether it comes down much further without, by more than noise, and did not do well as it was."""
     is_well = own.end < LOW_LOSS * own.start
     return not is_well and is_better(without, own) and own.fall < REPAIRED * without.fall
 
 
-def _is_enough(run: Run) -> bool:
+def _is_enough(run: HeldRun) -> bool:
     """Down so far that nothing holds it back."""
     return len(run.losses) >= SHORT_RUN_STEPS // 2 and run.fall > SHORT_RUN_FALL * run.start
 
 
-def _as_long(own: Run) -> int:
+def _as_long(own: HeldRun) -> int:
     """Runs are compared after as many steps; one that was lost ended for want of anything to see."""
     return SHORT_RUN_STEPS if own.is_lost else len(own.losses)
 
 
-def _is_stuck(run: Run) -> bool:
+def _is_stuck(run: HeldRun) -> bool:
     return way_of(run) in ("crawls", "diverges")

@@ -11,13 +11,13 @@ from vitscope.core.run_folder import RunFolder
 from vitscope.core.status_file import StatusFile
 
 
-class OnlookerFolder(RunFolder):
+class ReadOnlyFolder(RunFolder):
     """Reads as its kind does. Whatever would be written is passed over: another process writes it."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self.metrics = _OnlookerMetrics(self.metrics_path)
-        self.status = _OnlookerStatus(self.status_path)
+        self.metrics = _ReadOnlyMetrics(self.metrics_path)
+        self.status = _ReadOnlyStatus(self.status_path)
 
     def forget_replaced(self) -> None:
         pass
@@ -32,7 +32,7 @@ class OnlookerFolder(RunFolder):
         pass
 
 
-class _OnlookerMetrics(MetricsFile):
+class _ReadOnlyMetrics(MetricsFile):
     def append(self, row: Mapping[str, Any] | None = None, /, **values: Any) -> None:
         pass
 
@@ -40,6 +40,6 @@ class _OnlookerMetrics(MetricsFile):
         return 0
 
 
-class _OnlookerStatus(StatusFile):
+class _ReadOnlyStatus(StatusFile):
     def _beat(self) -> None:
         pass
