@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
-from vitscope.core.errors import DataError
+from vitscope.core.errors import ConfigError, DataError
 from vitscope.data.order import Lane, batch_count, batch_places, epoch_order, in_sequence, refuse_batch
 
 LABELS = torch.tensor([0] * 700 + [1] * 250 + [2] * 50)
@@ -113,5 +113,7 @@ def test_impossible_batches_are_refused() -> None:
         refuse_batch(100, 128, Lane())
     assert caught.value.exit_code == 3
     assert str(caught.value.fix) == "--batch-size 32, or any up to 100"
-    with pytest.raises(DataError, match="evenly by 3"):
+    with pytest.raises(ConfigError, match="evenly by 3") as caught:
         refuse_batch(100, 64, Lane(0, 3))
+    assert caught.value.exit_code == 2
+    assert str(caught.value.fix) == "--batch-size 63, or another multiple of 3"

@@ -20,7 +20,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from vitscope.core.errors import DataError, VitscopeError
+from vitscope.core.errors import ConfigError, DataError, VitscopeError
 from vitscope.data.config import AugmentConfig, PreprocessConfig, augmentation, half_normalised
 from vitscope.data.decode import decode_image
 from vitscope.data.loaders.loader import BadSample, Batch, Loader
@@ -356,7 +356,7 @@ def test_too_many_bad_pictures_stop(make: Make) -> None:
 def test_impossible_batches_are_refused(make: Make) -> None:
     with pytest.raises(DataError, match="a batch of 8 is larger than the training set of 5"):
         make(Files(5))
-    with pytest.raises(DataError, match="cannot be shared evenly by 3"):
+    with pytest.raises(ConfigError, match="cannot be shared evenly by 3"):
         make(Files(30), lane=Lane(0, 3))
     two = PreprocessConfig(img_size=(8, 8), in_chans=2, mean=(0, 0), std=(1, 1))
     with pytest.raises(DataError, match="in_chans: expected 1"):

@@ -31,6 +31,14 @@ NOT_YET = "not measured yet"
 HARDWARE = ("AMD EPYC", "H200")
 
 
+@pytest.mark.parametrize("name", RECIPES)
+def test_the_settings_of_every_recipe_can_be_seen(name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Of one that cannot run without more than its name, too."""
+    assert main(["train", name, "--print-config"]) == 0
+    (tmp_path / "shown.yaml").write_text(capsys.readouterr().out)
+    assert read_train_config(tmp_path / "shown.yaml") == find_recipe(name)()
+
+
 @pytest.fixture
 def own_recipe() -> Iterator[str]:
     @recipe

@@ -20,7 +20,7 @@ from vitscope.core.errors import VitscopeError
 from vitscope.data.config import AugmentConfig
 from vitscope.train import finish, setup
 from vitscope.train.config import CheckpointConfig
-from vitscope.train.evaluate import evaluate
+from vitscope.train.evaluate import Evaluation, evaluate
 from vitscope.train.fit import Run, fit
 from vitscope.train.show.observer import Observer
 from vitscope.train.signals import StopFlag
@@ -199,6 +199,20 @@ def test_any_metric_can_be_watched(
     assert run.best is not None
     by = [row[config.loop.monitor] for row in epochs_of(run) if math.isfinite(row[config.loop.monitor])]
     assert run.best[config.loop.monitor] == (max if config.loop.larger_is_better else min)(by)
+
+
+def test_an_evaluation_that_is_not_finite_is_never_the_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network that gives no numbers may still hit a class: its accuracy is finite."""
+    rest = iter([(1.0, 0.3), (math.nan, 0.9), (0.9, 0.4)])
+
+    def scripted(*_: Any, batch: int, **__: Any) -> Evaluation:
+        return Evaluation(*next(rest), None, 24, torch.zeros(4, 4, dtype=torch.int64), [], batch)
+
+    monkeypatch.setattr(setup, "evaluate", scripted)
+    run = fit(tiny(loop={"epochs": 3, "monitor": "val/accuracy"}), out=tmp_path / "run", quiet=True)
+    assert [row.get("best", False) for row in epochs_of(run)] == [True, False, True]
+    assert run.best is not None
+    assert run.best["val/accuracy"] == 0.4
 
 
 def test_a_metric_that_does_not_exist_is_refused_before_anything_is_trained() -> None:

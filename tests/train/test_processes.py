@@ -10,28 +10,35 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import load_file
 from torch import distributed
 
 from faults.rank_processes import start_together, train_together
 from faults.train_process import Trap, everything, newest_checkpoint, rows, status, train, write_settings
 from train.tiny_runs import network, state_of, tiny
+from vitscope.core.config import to_dict, updated
 from vitscope.core.environment import process_place
-from vitscope.core.errors import UsageError, VitscopeError, said_by_first
+from vitscope.core.errors import ConfigError, DataError, UsageError, VitscopeError, said_by_first
 from vitscope.core.read_only_folder import ReadOnlyFolder
 from vitscope.core.run_folder import RunFolder
 from vitscope.core.seed import derive_seed
+from vitscope.core.yaml import load_yaml
 from vitscope.data.dataset import open_dataset
 from vitscope.data.loaders.loader import BadSample
-from vitscope.data.order import ALONE
-from vitscope.train import meeting, processes, setup
+from vitscope.data.order import ALONE, Lane
+from vitscope.train import board, meeting, processes, setup
 from vitscope.train.bad_step import record_bad_step
+from vitscope.train.board import Board
+from vitscope.train.changes import refuse_other_settings
+from vitscope.train.config import TrainConfig
 from vitscope.train.launch import Launcher, choose_launch
 from vitscope.train.processes import ALONE_PROCESSES, Processes, join
 from vitscope.train.replay import replay_bad_step
-from vitscope.train.setup import lay_out
+from vitscope.train.setup import lay_out, settle
 from vitscope.train.signals import StopFlag
 
 PLAIN: dict[str, dict[str, Any]] = {
@@ -218,8 +225,9 @@ def test_a_refusal_is_said_once_and_ends_both(
 def test_a_batch_that_cannot_be_shared_is_refused(tmp_path: Path) -> None:
     settings = str(write_settings(tmp_path / "settings.yaml", {"data": {"batch_size": 71}}))
     first, second = train_together(settings, "--out", str(tmp_path / "run"))
-    assert (first.code, second.code) == (3, 3), f"{first}\n{second}"
+    assert (first.code, second.code) == (2, 2), f"{first}\n{second}"
     assert "a batch of 71 cannot be shared evenly by 2 processes" in first.err
+    assert "--batch-size 72" in first.err
     assert second.err == ""
 
 
@@ -377,9 +385,94 @@ def test_leaving_takes_the_wrapper_off() -> None:
     assert objective.model is Wrapped.module
 
 
-def test_a_picture_left_out_elsewhere_is_named_there(caplog: pytest.LogCaptureFixture) -> None:
-    setup._name_aloud(BadSample(3, "cat.png", "truncated"))
+def test_a_picture_left_out_elsewhere_is_named_there_and_put_up(caplog: pytest.LogCaptureFixture) -> None:
+    store, sample = distributed.HashStore(), BadSample(3, "cat.png", "truncated")  # pyright: ignore[reportPrivateImportUsage]
+    first, second = Board(store, 0, 2), Board(store, 1, 2)
+    other = joined()
+    other._board = second
+    setup._pass_on(other, sample)
     assert "left out: cat.png: truncated" in caplog.text
+    second.put_up(BadSample(4, "dog.png", "empty"))
+    assert first.unread() == [sample, BadSample(4, "dog.png", "empty")]
+    assert first.unread() == [], "each once"
+
+
+def test_a_picture_two_processes_met_is_written_down_once(tmp_path: Path) -> None:
+    run, said = RunFolder.create(tmp_path / "run", name="run"), list[str]()
+    record = setup.recorder(run, said.append)
+    for _ in range(2):
+        record(BadSample(3, "cat.png", "truncated"))
+    assert said == ["left out: cat.png: truncated"]
+    lines = [json.loads(line) for line in run.bad_samples_path.read_text().splitlines()]
+    assert lines == [{"index": 3, "where": "cat.png", "reason": "truncated"}]
+
+
+def test_the_first_error_left_is_the_one_that_is_read() -> None:
+    store = distributed.HashStore()  # pyright: ignore[reportPrivateImportUsage]
+    boards = [Board(store, rank, 3) for rank in range(3)]
+    boards[2].leave_error(DataError("too many", where="here", fix="mend them"))
+    boards[1].leave_error(VitscopeError("lost the others"))
+    rank, error = boards[0].error_left() or (None, None)
+    assert (rank, type(error), str(error)) == (2, DataError, "too many\nwhere: here\nto do: mend them")
+
+
+def test_who_went_without_a_word_leaves_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(board, "LAST_WORDS_SECONDS", 0.1)
+    assert Board(distributed.HashStore(), 0, 2).error_left() is None  # pyright: ignore[reportPrivateImportUsage]
+
+
+@pytest.fixture
+def half_bad(tmp_path: Path) -> Path:
+    """Settings of a run of two processes; all but one of the pictures the second takes of the first batch are torn."""
+    draw = np.random.default_rng(0)
+    for number in range(60):
+        place = tmp_path / "data" / str(number % 2) / f"{number:02}.png"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(draw.integers(0, 256, (8, 8), dtype=np.uint8)).save(place)
+    data = {"name": str(tmp_path / "data"), "batch_size": 8, "loader": "worker", "workers": 0}
+    settings = write_settings(tmp_path / "settings.yaml", {"data": data})
+    config = load_yaml(TrainConfig, settings)
+    dataset = open_dataset(config.data)
+    bench = lay_out(settle(config, dataset), dataset, torch.device("cpu"))
+    loader = bench.loader("train", training=True, say=print, lane=Lane(1, 2))
+    for index in next(iter(loader.epoch(0))).indices.tolist()[1:]:
+        place = Path(dataset.source.where(index))
+        place.write_bytes(place.read_bytes()[:-40])
+    return settings
+
+
+def test_what_one_process_refuses_stands_in_the_run(tmp_path: Path, half_bad: Path) -> None:
+    """Its reason, not that a connection was lost: the first process writes the folder, and saw nothing wrong."""
+    ended = train_together(str(half_bad), "--out", str(tmp_path / "run"))
+    assert [one.code for one in ended] == [3, 3], f"{ended[0]}\n{ended[1]}"
+    found = status(tmp_path / "run")
+    assert found["state"] == "failed"
+    assert found["error"].startswith("process 1: ")
+    assert "cannot be decoded" in found["error"]
+    assert "--data.bad-limit" in found["error"]
+    assert "cannot be decoded" in (tmp_path / "run" / "train.log").read_text()
+    assert "error: " in ended[1].err
+    assert "error: " not in ended[0].err, "said once"
+
+
+def test_what_any_process_leaves_out_is_written_down(tmp_path: Path, half_bad: Path) -> None:
+    flags = ("--data.bad-limit", "0.5", "--loop.epochs", "1")
+    ended = train_together(str(half_bad), "--out", str(tmp_path / "run"), *flags)
+    assert [one.code for one in ended] == [0, 0], f"{ended[0]}\n{ended[1]}"
+    noted = [json.loads(line)["where"] for line in (tmp_path / "run" / "bad_samples.jsonl").read_text().splitlines()]
+    assert len(noted) == len(set(noted)) == 3
+    assert all(where in ended[1].err for where in noted), "it was the second that met them"
+
+
+def test_processes_with_unlike_settings_do_not_train_together() -> None:
+    config = tiny()
+
+    class First(Second):
+        def by_first(self, call: Any) -> Any:
+            return to_dict(updated(config, optim=updated(config.optim, lr=0.25)))
+
+    with pytest.raises(ConfigError, match=r"process 1 .* other settings than the first: optim\.lr is 0\.25 there"):
+        refuse_other_settings(config, First(torch.device("cpu")))
 
 
 def test_the_others_wait_for_as_long_as_the_first_needs(monkeypatch: pytest.MonkeyPatch) -> None:

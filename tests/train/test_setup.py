@@ -169,6 +169,20 @@ def work_of(config: TrainConfig, folder: Path, said: list[str] | None = None, **
     return set_up(bench_of(config), run, observers=Observer(), after=(), stop=StopFlag(), say=told.append, **more)
 
 
+@pytest.mark.parametrize(
+    ("wish", "told"),
+    [
+        ("auto", "a step is launched as 'eager', chosen by the device and by the work to come"),
+        ("eager", "a step is launched as 'eager', as asked for"),
+        ("graph", "a step is launched as 'eager': 'graph' is for CUDA, this is cpu"),
+    ],
+)
+def test_how_a_step_is_launched_is_said(tmp_path: Path, wish: str, told: str) -> None:
+    said: list[str] = []
+    work_of(tiny(precision=PrecisionConfig(launch=wish)), tmp_path, said)  # type: ignore[arg-type]
+    assert [line for line in said if "launched" in line] == [told]
+
+
 @pytest.mark.parametrize("would_pay", [True, False])
 def test_that_bf16_would_be_quicker_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, would_pay: bool) -> None:
     monkeypatch.setattr("vitscope.train.setup.bf16_would_pay", lambda *settings: would_pay)

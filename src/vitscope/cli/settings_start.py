@@ -27,7 +27,8 @@ def named_start(command: EverydayFlags, settings: Sequence[str], *, prog: str) -
         refuse_pictures(word, command, prog=prog)
     if is_yaml(word):
         return read_train_config(word)
-    if "--help" not in settings:
+    only_looks = "--help" in settings or getattr(command, "print_config", False)
+    if not only_looks:
         _refuse_without(find_recipe(word), {"--from": command.init_from, "--data": command.data}, prog)
     return find_recipe(word)()
 

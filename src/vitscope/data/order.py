@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from vitscope.core.errors import DataError
+from vitscope.core.errors import ConfigError, DataError
 from vitscope.data.draws import epoch_key, picture_keys
 
 ORDER = "order"
@@ -116,8 +116,9 @@ def refuse_batch(pictures: int, batch_size: int, lane: Lane) -> None:
             else "give some pictures",
         )
     if batch_size % lane.world:
-        raise DataError(
+        nearest = max(1, round(batch_size / lane.world)) * lane.world
+        raise ConfigError(
             f"a batch of {batch_size:,} cannot be shared evenly by {lane.world} processes",
-            where="batch_size",
-            fix=f"give a multiple of {lane.world}",
+            where="data.batch_size",
+            fix=f"--batch-size {nearest}, or another multiple of {lane.world}",
         )

@@ -8,6 +8,7 @@ from typing import Any
 from vitscope.core.config import to_dict
 from vitscope.core.errors import ConfigError
 from vitscope.train.config import TrainConfig
+from vitscope.train.processes import Processes
 
 STRUCTURAL = (
     "model.",
@@ -55,6 +56,19 @@ def changes(old: TrainConfig, new: TrainConfig) -> list[str]:
                 fix=f"leave it at {before!r}, or start a new run with another --out (its weights: --from RUN)",
             )
     return [f"{key}: {before!r} -> {after!r}" for key, before, after in found]
+
+
+def refuse_other_settings(config: TrainConfig, processes: Processes) -> None:
+    """On several machines the command is typed more than once; with unlike settings the processes would average what
+    does not belong together."""
+    first = processes.of_first(to_dict(config))
+    found = [f"{key} is {there!r} there, {here!r} here" for key, there, here in _differences(first, to_dict(config))]
+    if found:
+        raise ConfigError(
+            f"process {processes.rank} was started with other settings than the first: {'; '.join(found)}",
+            where="torchrun",
+            fix="start all processes with the same command",
+        )
 
 
 def _differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any, Any]]:

@@ -94,7 +94,7 @@ def _test(work: Work, bench: Bench) -> Evaluation | None:
     """With the model as it was saved: what is tested is what will be used."""
     processes, is_sharded = work.processes, work.processes.is_sharded
     model = _in_place(work) if is_sharded else load_model(work.run.model).to(bench.device)
-    loader = bench.loader("test", training=False, say=lambda text: say(work, text), run=work.run)
+    loader = bench.loader("test", training=False, say=lambda text: say(work, text), on_bad=work.left_out)
     try:
         with processes.together():
             return evaluate(

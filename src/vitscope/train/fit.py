@@ -17,7 +17,7 @@ from vitscope.core.run_view import read_run
 from vitscope.core.seed import preserved_rng
 from vitscope.core.status_file import Heartbeat
 from vitscope.core.threads import using_threads
-from vitscope.train.changes import changes
+from vitscope.train.changes import changes, refuse_other_settings
 from vitscope.train.config import TrainConfig
 from vitscope.train.finish import draw, draw_first, finish, require_model
 from vitscope.train.loop import is_asked_to_stop, save, train, write_rows
@@ -101,7 +101,7 @@ def fit(
     with contextlib.ExitStack() as stack:
         stop = stack.enter_context(StopFlag()) if stop is None else stop
         processes = join(config.loop.device, config.loop.parallel)
-        stack.callback(processes.leave)
+        stack.push(lambda _kind, error, _trace: processes.leave(error))
         quiet = quiet or not processes.is_first
         told = Observers([] if quiet else [Voice()])
 
@@ -112,6 +112,7 @@ def fit(
         # --- what is to be done, and whether it can be: until it is known, nothing of an existing run is lost ---------
         dataset = processes.after_first(lambda: trainable(config.data))
         wanted = settle(config, dataset)
+        refuse_other_settings(wanted, processes)
         lock = FolderLock()
         stack.callback(lock.release)
         with log_held() as held:

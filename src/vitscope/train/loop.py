@@ -7,6 +7,7 @@ it was after step 123.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from typing import Any
 
@@ -118,8 +119,9 @@ def judge(work: Work, row: dict[str, Any]) -> bool:
         work.state.lr_factor.mul_(change)
         say(work, f"plateau: lr is multiplied by {change:g} after epoch {course.epoch + 1}")
     before = course.best_so_far
+    is_finite = math.isfinite(row["val/loss"])  # a network that gives no numbers may still hit a class
     is_best = course.judge(
-        row[config.loop.monitor],
+        row[config.loop.monitor] if is_finite else math.nan,
         step=work.step,
         larger_is_better=config.loop.larger_is_better,
         min_delta=config.loop.min_delta,
@@ -133,6 +135,7 @@ def judge(work: Work, row: dict[str, Any]) -> bool:
 
 def record(work: Work, row: dict[str, Any]) -> None:
     """An epoch's row goes to the metrics, the log and to whoever watches."""
+    work.note_others()
     write_rows(work, [row])
     log.info("epoch %s: %s", row["epoch"], ", ".join(f"{key} {row[key]:.5g}" for key in row if "/" in key))
     work.observers.epoch(row)

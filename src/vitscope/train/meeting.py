@@ -22,8 +22,9 @@ _stores: list[Any] = []
 """Kept: where no torchrun holds the store the first process does, and the others come to it again."""
 
 
-def meet(device: torch.device, rank: int, world: int) -> None:
-    """Connect with the others: again too, after all have left. For all processes, as often in each."""
+def meet(device: torch.device, rank: int, world: int) -> Any:
+    """Connect with the others: again too, after all have left. For all processes, as often in each. The store where
+    they met, which outlives the connection."""
     # What the host says goes through gloo on a GPU too: nccl would make it wait for the device.
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     # What was said in an earlier meeting, such as addresses that nobody answers at any more, stays in the store.
@@ -41,6 +42,7 @@ def meet(device: torch.device, rank: int, world: int) -> None:
             where="torch.distributed",
             fix="start with `torchrun --standalone --nproc-per-node N -m vitscope train ...`",
         ) from error
+    return store
 
 
 def _await_all(store: Any, rank: int, world: int) -> None:

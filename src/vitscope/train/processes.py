@@ -19,11 +19,16 @@ from vitscope.core.device import pick_device
 from vitscope.core.environment import process_place
 from vitscope.core.errors import UsageError, VitscopeError
 from vitscope.data.order import ALONE, Lane
+from vitscope.train.board import Board
 from vitscope.train.meeting import meet
 from vitscope.train.shards import cut_parameters, gathered, make_mesh
 
 S = TypeVar("S")
 T = TypeVar("T")
+
+
+class LostError(VitscopeError):
+    """Another process has gone, and nobody knows why."""
 
 
 class Processes:
@@ -97,8 +102,16 @@ class Processes:
         """Around a micro batch: gradients are exchanged with the last one only."""
         return contextlib.nullcontext()
 
-    def leave(self) -> None:
-        """The end of working together; whoever still waits for this process is told so by its silence."""
+    def put_up(self, note: Any) -> None:
+        """Leave plain data for the first process to read, whenever it does."""
+
+    def notes(self) -> list[Any]:
+        """What the others have put up since the last time."""
+        return []
+
+    def leave(self, error: BaseException | None = None) -> None:
+        """The end of working together, with the error that ends this process, if one does: whoever still waits for it
+        reads that."""
 
 
 ALONE_PROCESSES = Processes(torch.device("cpu"))
@@ -109,6 +122,8 @@ class JoinedProcesses(Processes):
     """One of several. Each question but `rank`, `world` and `is_first` must be asked by all, in the same order."""
 
     can_try_again = False
+    _board: Board | None = None
+    """Where they met. None where others had connected them: then nothing can be left there."""
 
     def __init__(self, device: torch.device, rank: int, world: int) -> None:
         super().__init__(device)
@@ -117,7 +132,7 @@ class JoinedProcesses(Processes):
         """The objective whose model is wrapped."""
         self._is_own_group = not distributed.is_initialized()
         if self._is_own_group:
-            meet(device, rank, world)
+            self._board = Board(meet(device, rank, world), rank, world)
 
     @property
     def lane(self) -> Lane:
@@ -146,7 +161,7 @@ class JoinedProcesses(Processes):
         try:
             found = call()
         except Exception as error:
-            self._say(None, _travelling(error))
+            self._say(None, _travelling(error, self.rank))
             raise
         self._say(found, None)
         return found
@@ -179,7 +194,16 @@ class JoinedProcesses(Processes):
         with alone, self.together():
             yield
 
-    def leave(self) -> None:
+    def put_up(self, note: Any) -> None:
+        if self._board is not None:
+            self._board.put_up(note)
+
+    def notes(self) -> list[Any]:
+        return [] if self._board is None else self._board.unread()
+
+    def leave(self, error: BaseException | None = None) -> None:
+        if self._board is not None and isinstance(error, Exception) and not _is_of_another(error):
+            self._board.leave_error(_travelling(error, self.rank))
         if self._shared is not None:  # what is wrapped keeps the others waiting for as long as it lives
             self._shared.model = self._shared.model.module
             self._shared = None
@@ -219,10 +243,23 @@ class JoinedProcesses(Processes):
         except RuntimeError as error:
             if not is_about_others(error):
                 raise
-            raise VitscopeError(
-                f"process {self.rank} of {self.world} has lost the others: {str(error).partition(chr(10))[0]}",
-                fix="see what the process says that ended first; continue with --resume",
-            ) from error
+            raise self._why_lost() from error
+
+    def _why_lost(self) -> VitscopeError:
+        """The error another process ended with, where it left one; it has said it itself."""
+        left = None if self._board is None else self._board.error_left()
+        if left is None:
+            lost: VitscopeError = LostError(
+                f"process {self.rank} of {self.world} has lost the others: one has ended without a word, or cannot be "
+                "reached",
+                where="torch.distributed; what the connection said stands in train.log",
+                fix="see what the process that ended first says; continue with --resume",
+            )
+            return lost
+        rank, error = left
+        error.what = f"process {rank}: {error.what}"
+        error.was_said = True
+        return error
 
 
 class ShardedProcesses(JoinedProcesses):
@@ -285,8 +322,13 @@ def _is_about_others(error: RuntimeError) -> bool:
     return isinstance(error, distributed.DistError) or "gloo" in str(error)
 
 
-def _travelling(error: Exception) -> VitscopeError:
+def _is_of_another(error: Exception) -> bool:
+    """Whether it was heard from another process, or is that one was lost."""
+    return isinstance(error, LostError) or (isinstance(error, VitscopeError) and error.was_said)
+
+
+def _travelling(error: Exception, rank: int) -> VitscopeError:
     """What the other processes are told of an error: all of one a person can mend, else one line."""
     if isinstance(error, VitscopeError):
         return error
-    return VitscopeError(f"the first process failed: {type(error).__name__}: {str(error).partition(chr(10))[0]}")
+    return VitscopeError(f"process {rank} failed: {type(error).__name__}: {str(error).partition(chr(10))[0]}")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property, partial
 
 import numpy as np
 import torch
@@ -54,6 +54,7 @@ from vitscope.weights.folder import save_model
 
 log = logging.getLogger("vitscope")
 Say = Callable[[str], None]
+OnBad = Callable[[BadSample], None]
 HIGH_FOR_FINE_TUNING = 3e-4
 
 
@@ -81,10 +82,10 @@ class Bench:
         return 3.0 * Account(self.config.model.bare).macs * len(self.dataset.splits["train"]) * epochs
 
     def loader(
-        self, part: str, *, training: bool, say: Say, run: RunFolder | None = None, lane: Lane | None = None
+        self, part: str, *, training: bool, say: Say, on_bad: OnBad | None = None, lane: Lane | None = None
     ) -> Loader:
         """Of a training batch each process has its part, or that of another `lane`; evaluation sees every picture in
-        every process."""
+        every process. `on_bad` hears of pictures that are left out; by default they are said."""
         config = self.config
         batch = config.data.batch_size if training else config.loop.eval_batch or config.data.batch_size
         return make_loader(
@@ -98,7 +99,7 @@ class Bench:
             batch_size=batch,
             lane=(lane or self.processes.lane) if training else ALONE,
             compiled=training and self.launch.startswith("compiled"),
-            on_bad=_recorder(run, say) if self.processes.is_first else _name_aloud,
+            on_bad=on_bad or recorder(None, say),
         )
 
 
@@ -197,8 +198,10 @@ def set_up(
     """Everything that takes part, at step 0."""
     config, processes = bench.config, bench.processes
     model = make_model(bench, say, resumes=resumes)  # first: weights that are refused need no pictures prepared
-    train_loader = bench.loader("train", training=True, say=say, run=run)
-    val_loader = bench.loader("val", training=False, say=say, run=run)
+    left_out = recorder(run, say)
+    on_bad = left_out if processes.is_first else partial(_pass_on, processes)
+    train_loader = bench.loader("train", training=True, say=say, on_bad=on_bad)
+    val_loader = bench.loader("val", training=False, say=say, on_bad=on_bad)
     say(f"training pictures: {train_loader.why}")
     state, objective = make_state(bench, train_loader.num_batches, say, model=model)
     ema = Ema(state.model, config.loop.ema_decay, warmup=config.loop.ema_warmup) if config.loop.ema_decay else None
@@ -212,6 +215,10 @@ def set_up(
             say(f"launch '{config.precision.launch}' is for one process: several launch kernel by kernel ('eager')")
     elif config.precision.launch == "auto":
         say(f"a step is launched as '{bench.launch}', chosen by the device and by the work to come")
+    elif config.precision.launch != bench.launch:
+        say(f"a step is launched as '{bench.launch}': '{config.precision.launch}' is for CUDA, this is {bench.device}")
+    else:
+        say(f"a step is launched as '{bench.launch}', as asked for")
     if bf16_would_pay(config.precision, config.model.bare, bench.device):
         say("this CPU multiplies bf16 itself: `--precision.dtype bf16` should train faster")
     if processes.is_sharded:
@@ -279,6 +286,7 @@ def set_up(
         weights=state.model.state_dict if ema is None else ema.state_dict,
         loaders=(train_loader, val_loader),
         write_model=write_model,
+        left_out=left_out,
         after=hooks,
         between=between,
         steps_per_epoch=train_loader.num_batches,
@@ -346,16 +354,22 @@ def training_mode(model: nn.Module) -> None:
             module.eval()
 
 
-def _name_aloud(sample: BadSample) -> None:
-    """In a process that keeps no record."""
-    log.warning("left out: %s: %s", sample.where, sample.reason)
+def recorder(run: RunFolder | None, say: Say) -> OnBad:
+    """Says which picture is left out and writes it down, once, however many processes met it."""
+    known: set[int] = set()
 
-
-def _recorder(run: RunFolder | None, say: Say) -> Callable[[BadSample], None]:
     def record(sample: BadSample) -> None:
+        if sample.index in known:
+            return
+        known.add(sample.index)
         say(f"left out: {sample.where}: {sample.reason}")
         if run is not None:
-            line = {"index": sample.index, "where": sample.where, "reason": sample.reason}
-            append_line(run.bad_samples_path, json.dumps(line))
+            append_line(run.bad_samples_path, json.dumps(asdict(sample)))
 
     return record
+
+
+def _pass_on(processes: Processes, sample: BadSample) -> None:
+    """In a process that keeps no record: the first one does."""
+    log.warning("left out: %s: %s", sample.where, sample.reason)
+    processes.put_up(sample)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from vitscope.core.run_folder import RunFolder
-from vitscope.data.loaders.loader import Batch, Loader
+from vitscope.data.loaders.loader import BadSample, Batch, Loader
 from vitscope.train.checkpoints.store import Checkpoints
 from vitscope.train.config import TrainConfig
 from vitscope.train.course import Course
@@ -61,6 +61,8 @@ class Work:
     """Of training and validation, to be closed."""
     write_model: Callable[[Mapping[str, Tensor], int], None]
     """Write whole weights, and of which step they are, into the run's model folder: for the first process."""
+    left_out: Callable[[BadSample], None]
+    """Say and write down that a picture is left out."""
     processes: Processes = ALONE_PROCESSES
     after: Sequence[AfterStep] = ()
     between: Sequence[BetweenSteps] = ()
@@ -88,8 +90,14 @@ class Work:
         """What they remember goes into checkpoints, under their names."""
         return [hook for hook in self.after if hasattr(hook, "state_dict")]
 
+    def note_others(self) -> None:
+        """Write down which pictures other processes have left out."""
+        for sample in self.processes.notes() if self.processes.is_first else ():
+            self.left_out(sample)
+
     def close(self) -> None:
         """Give back the loaders' processes and memory."""
+        self.note_others()
         for loader in self.loaders:
             loader.close()
 
