@@ -244,6 +244,11 @@ def test_a_folder_that_is_taken_and_settings_that_changed(capsys: pytest.Capture
     assert "rank (global -> layer)" in refused(capsys, *words, "--resume", "--rank", "layer")
     assert "optim.lr (0.01 -> 0.5)" in refused(capsys, *words, "--resume", "--optim.lr", "0.5")
     assert main(["sparsify", *words, "--resume", "--rounds", "2"]) == 0
+    capsys.readouterr()
+    assert main(["sparsify", *words, "--overwrite", "--rank", "layer", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert {row["round"] for row in told["rows"]} == {0, 1}
+    assert [(one["against"], one["word"]) for one in told["verdicts"]] == [("dense", "cannot tell")]
 
 
 # --- what is printed -------------------------------------------------------------------------------------------------

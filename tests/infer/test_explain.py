@@ -274,3 +274,12 @@ def test_a_colour_picture_stays_in_colour_for_a_grey_model() -> None:
     found = explain(predictor(in_chans=1), PICTURE, draws=None)
     assert np.array_equal(np.asarray(found.picture), np.asarray(PICTURE))
     assert isinstance(found.overlay(), Image.Image)
+
+
+def test_by_default_the_last_layer_that_has_heads() -> None:
+    """Pruning may leave the last block none."""
+    asked = predictor(num_heads=(2, 2, 0), head_dim=8)
+    assert explain(asked, PICTURE, draws=None).layer == 1
+    assert explain(asked, PICTURE, "rollout", draws=None).layer == 2
+    with pytest.raises(InputError, match="block 2, without"):
+        explain(asked, PICTURE, layer=-1, draws=None)

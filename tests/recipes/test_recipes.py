@@ -32,7 +32,9 @@ HARDWARE = ("AMD EPYC", "H200")
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_the_settings_of_every_recipe_can_be_seen(name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_settings_of_every_recipe_can_be_seen(
+    name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     """Of one that cannot run without more than its name, too."""
     assert main(["train", name, "--print-config"]) == 0
     (tmp_path / "shown.yaml").write_text(capsys.readouterr().out)

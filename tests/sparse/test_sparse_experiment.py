@@ -25,7 +25,7 @@ from sparse.tiny_experiments import (
     weights_in,
 )
 from train.tiny_runs import differing
-from vitscope.core.errors import ConfigError, UsageError
+from vitscope.core.errors import ConfigError, DataError, UsageError
 from vitscope.core.folder_lock import FolderLock
 from vitscope.core.yaml import load_yaml
 from vitscope.sparse.config import SparseConfig
@@ -226,9 +226,36 @@ def test_a_folder_with_something_in_it_is_refused(tmp_path: Path, dense: str) ->
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
+def test_an_experiment_can_be_replaced_and_nothing_else(tmp_path: Path, dense: str) -> None:
+    first = experiment(tmp_path / "x", source=dense, algorithm="oneshot", seeds=2)
+    assert (tmp_path / "x" / "seed-1").is_dir()
+    again = experiment(tmp_path / "x", source=dense, algorithm="oneshot", rate=0.6, overwrite=True)
+    assert not (tmp_path / "x" / "seed-1").exists()
+    assert {row.seed for row in again.rows} == {0}
+    assert again.rows[-1].neurons_removed > first.rows[-1].neurons_removed
+    inside = str(again.run)
+    with pytest.raises(UsageError, match="is in the experiment that would be replaced"):
+        experiment(tmp_path / "x", source=inside, overwrite=True)
+    assert Path(inside).is_dir()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("mine")
+    with pytest.raises(UsageError, match="holds no experiment, and is not replaced"):
+        experiment(tmp_path / "mine", source=dense, overwrite=True)
+    assert (tmp_path / "mine" / "notes.txt").read_text() == "mine"
+
+
+def test_data_that_cannot_be_used_leave_no_folder(tmp_path: Path) -> None:
+    """The corrected command shall find none."""
+    (tmp_path / "empty").mkdir()
+    for name, error in (("nowhere", UsageError), ("empty", DataError)):
+        with pytest.raises(error):
+            experiment(tmp_path / "x", settings(data={"name": str(tmp_path / name)}))
+    assert not (tmp_path / "x").exists()
+
+
 def test_killed_while_the_folder_was_made(tmp_path: Path, dense: str) -> None:
     for call in (1, 2):
-        with before("vitscope.sparse.sparsify.save_yaml", call, kill), pytest.raises(KilledError):
+        with before("vitscope.sparse.experiment_folder.save_yaml", call, kill), pytest.raises(KilledError):
             experiment(tmp_path / "x", source=dense, algorithm="oneshot", resume=call > 1)
     assert experiment(tmp_path / "x", source=dense, algorithm="oneshot", resume=True).state == "finished"
 

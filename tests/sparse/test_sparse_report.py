@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from dataclasses import replace
@@ -11,7 +12,7 @@ import pytest
 
 from sparse.made_rows import experiment
 from vitscope.core.errors import DataError
-from vitscope.sparse.report import as_text, left, write_report
+from vitscope.sparse.report import as_text, left, verdicts_of, write_report
 from vitscope.sparse.report.page import as_page
 from vitscope.sparse.report.tables import tables_of
 from vitscope.sparse.report.words import counted, lasting, milliseconds
@@ -46,7 +47,7 @@ def test_one_seeds_numbers_stand_in_the_tables() -> None:
     assert line_of(text, "Speed (eager)", "dense").split() == ["0", "dense", "0.500", "1.00x", "8.00", "1.00x"]
     assert line_of(text, "The cut, and the time", "refill").split() == ["1", "refill", "60", "1", "h", "02", "min"]
     assert "One seed (0)" in text
-    assert "One seed (0) has no spread" in " ".join(text.split())
+    assert "One seed (0): no spread is known." in " ".join(text.split())
     assert "No control was run" in text
 
 
@@ -139,9 +140,14 @@ def test_the_report_is_written_from_rows_that_were_stored(tmp_path: Path) -> Non
     written = write_report(tmp_path, rows, settings={"rate": "0.2 <of what remains>"}, title="rsst & friends")
     assert written == {
         "report": tmp_path / "report.html",
+        "verdicts": tmp_path / "verdicts.json",
         "accuracy_and_speed": tmp_path / "plots" / "accuracy_and_speed.png",
         "what_is_left": tmp_path / "plots" / "what_is_left.png",
     }
+    verdicts = json.loads(written["verdicts"].read_text())
+    assert [(one["round"], one["against"], one["word"]) for one in verdicts] == [
+        (one.round, one.against, one.word) for one in verdicts_of(rows)
+    ]
     page = written["report"].read_text(encoding="utf-8")
     assert "<title>rsst &amp; friends</title>" in page
     assert "0.2 &lt;of what remains&gt;" in page
@@ -157,7 +163,7 @@ def test_the_report_is_written_from_rows_that_were_stored(tmp_path: Path) -> Non
 def test_single_weights_have_no_map_of_units(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, logger="vitscope"):
         written = write_report(tmp_path, experiment("imp", controls=()), settings={}, title="imp")
-    assert set(written) == {"report", "accuracy_and_speed"}
+    assert set(written) == {"report", "verdicts", "accuracy_and_speed"}
     assert caplog.records == []
 
 
@@ -170,7 +176,7 @@ def test_a_picture_that_fails_costs_only_itself(
     monkeypatch.setattr(left, "_bars", fail)
     with caplog.at_level(logging.WARNING, logger="vitscope"):
         written = write_report(tmp_path, experiment(rounds=1), settings={}, title="t")
-    assert set(written) == {"report", "accuracy_and_speed"}
+    assert set(written) == {"report", "verdicts", "accuracy_and_speed"}
     assert not (tmp_path / "plots" / "what_is_left.png").exists()
     assert [record.getMessage() for record in caplog.records] == ["plots/what_is_left.png could not be drawn"]
     assert written["report"].read_text(encoding="utf-8").count("data:image/png") == 1

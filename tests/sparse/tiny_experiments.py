@@ -50,7 +50,7 @@ def plan(**changes: Any) -> SparseConfig:
 
 def experiment(out: Path, config: TrainConfig | None = None, *, report: bool = False, **given: Any) -> Experiment:
     """Settings of `sparsify` are told from those of SparseConfig by their names. Without `report` none is drawn."""
-    own = {name: given.pop(name) for name in ("source", "resume", "stop", "title", "say") if name in given}
+    own = {name: given.pop(name) for name in ("source", "resume", "overwrite", "stop", "title", "say") if name in given}
     own = {"say": lambda text: None, "stop": StopFlag(), **own}
     with quickly(report=report):
         return experiments.sparsify(config or settings(), plan(**given), out=out, **own)

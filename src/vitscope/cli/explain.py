@@ -43,8 +43,9 @@ class ExplainCommand:
     method: Literal["attention", "rollout", "gradient_rollout"] | None = None
     """attention: the weights of one layer, the default. rollout: through all layers. gradient_rollout: what speaks for
     the class."""
-    layer: int = -1
-    """Which layer's attention, from 0 or from the end; of a rollout, the last it goes through."""
+    layer: int | None = None
+    """Which layer's attention, from 0 or from the end (by default the last with heads); of a rollout, the last it goes
+    through."""
     head: int | None = None
     """Which head; by default the mean of all."""
     target: str | None = None
@@ -162,7 +163,7 @@ def _refuse_attention(command: ExplainCommand, reason: str) -> None:
     """What was asked for and only a model with attention has."""
     asked: dict[str, Any] = {name: getattr(command, name) for name in ("method", "head", "target", "patch")}
     asked |= {name: getattr(command, name) or None for name in ("sheet", "tokens", "overlay")}
-    asked["layer"] = None if command.layer == -1 else command.layer
+    asked["layer"] = command.layer
     given = [f"--{name}" for name, value in asked.items() if value is not None]
     if given:
         raise UsageError(

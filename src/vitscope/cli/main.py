@@ -44,6 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if debug:
             traceback.print_exc()
         if not error.was_said:
+            error.where = error.where or " ".join(["vitscope", *args[:1]])
             _say_error(error)
         return error.exit_code
     except KeyboardInterrupt:

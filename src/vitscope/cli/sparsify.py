@@ -52,8 +52,10 @@ class SparsifyCommand(EverydayFlags, SparseConfig):
     """The experiment's folder; by default a new one under runs/."""
     resume: bool = False
     """Go on with what is in --out: after Ctrl-C, a kill, or with more rounds, seeds or controls."""
+    overwrite: bool = False
+    """Replace the experiment that is in --out."""
     json: bool = False
-    """Print the rows as JSON."""
+    """Print the rows and the verdicts as JSON."""
 
     def __post_init__(self) -> None:
         self.sparse  # noqa: B018  its rules hold here too
@@ -88,7 +90,7 @@ def run(args: Sequence[str]) -> int:
     from vitscope.train.signals import StopFlag
 
     with StopFlag() as stop:
-        from vitscope.sparse.report import as_text
+        from vitscope.sparse.report import as_text, verdicts_of
         from vitscope.sparse.sparsify import sparsify
 
         done = sparsify(
@@ -97,12 +99,14 @@ def run(args: Sequence[str]) -> int:
             out=out,
             source=source,
             resume=command.resume,
+            overwrite=command.overwrite,
             title=f"{sparse.algorithm} on {command.recipe or source or train.data.name}",
             say=say,
             stop=stop,
         )
     if command.json:
-        print_json(encode({"state": done.state, "folder": str(done.folder), "rows": [vars(row) for row in done.rows]}))
+        rows, verdicts = [vars(row) for row in done.rows], [vars(one) for one in verdicts_of(done.rows)]
+        print_json(encode({"state": done.state, "folder": str(done.folder), "rows": rows, "verdicts": verdicts}))
         return done.exit_code
     if done.state == "finished":
         console().print(as_text(done.rows), markup=False, highlight=False, soft_wrap=True)
@@ -200,7 +204,7 @@ def _kept(
     command: SparsifyCommand, settings: Sequence[str], args: Sequence[str]
 ) -> tuple[str | None, TrainConfig, SparseConfig]:
     """An experiment's own settings, with other rounds, seeds or controls where they were typed, as `args` shows."""
-    from vitscope.sparse.sparsify import kept_settings
+    from vitscope.sparse.experiment_folder import kept_settings
 
     train, sparse, source = kept_settings(Path(command.out or "").expanduser())
     plain, typed = SparsifyCommand(), {word.partition("=")[0].lstrip("-").replace("-", "_") for word in args}

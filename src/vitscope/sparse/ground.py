@@ -82,6 +82,10 @@ class Ground:
         dataset = trainable(self.config.data)
         return lay_out(settle(self.config, dataset), dataset, pick_device(self.config.loop.device))
 
+    def open_data(self) -> None:
+        """Refuses what nothing can be trained on, before anything is written."""
+        self.bench  # noqa: B018
+
     @property
     def seed(self) -> int:
         return self.config.loop.seed

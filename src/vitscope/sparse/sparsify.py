@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from vitscope.core.config import to_dict, updated
 from vitscope.core.device import pick_device
-from vitscope.core.errors import EXIT_DONE, ConfigError, DataError, UsageError, expected
-from vitscope.core.files import write_json
+from vitscope.core.errors import EXIT_DONE, ConfigError, DataError, expected
 from vitscope.core.folder_lock import FolderLock
-from vitscope.core.run_layout import LOCK, MODEL
-from vitscope.core.yaml import load_yaml, save_yaml
-from vitscope.sparse.config import SEED, SPARSE, TRAIN, SparseConfig
+from vitscope.core.run_layout import MODEL
+from vitscope.sparse.config import SEED, SparseConfig
 from vitscope.sparse.controls import Controls
+from vitscope.sparse.experiment_folder import open_folder
 from vitscope.sparse.ground import Ground, StoppedError
 from vitscope.sparse.measure import Stopwatch
 from vitscope.sparse.report import write_report
@@ -33,13 +31,8 @@ from vitscope.train.config import TrainConfig
 from vitscope.train.signals import StopFlag
 from vitscope.weights.folder import README, replace_folder
 
-SOURCE, ROUNDS, SPEED = "source.json", "rounds.csv", "speed.json"
-"""What an experiment's folder holds beside `SPARSE` and `TRAIN`. There is no config.yaml in it, as it is no run."""
-DEVICE = "loop.device"
-"""Where it is computed is no part of what is computed."""
-MAY_CHANGE = ("rounds", "seeds", "controls", "control_rounds", "timing")
-"""On resuming: more of the same, or measured otherwise. All else would make it another experiment."""
-
+ROUNDS, SPEED = "rounds.csv", "speed.json"
+"""What an experiment's folder holds beside its settings (`experiment_folder.py`)."""
 GUESSES = 0.1
 """Of the way from guessing to knowing: who is below has learnt hardly anything."""
 
@@ -78,6 +71,7 @@ def sparsify(
     out: str | Path,
     source: str | None = None,
     resume: bool = False,
+    overwrite: bool = False,
     title: str = "",
     say: Callable[[str], None] = log.info,
     stop: StopFlag | None = None,
@@ -86,7 +80,8 @@ def sparsify(
 
     `source` is a trained model (a run, a model folder; `{seed}` in it stands for each seed): rounds then begin with it
     and rewind to it. Without one a dense network is trained first. The same call with `resume=True` goes on where a
-    signal, a kill or more rounds left it: runs to their step, rounds to their outcome, bit for bit on the CPU.
+    signal, a kill or more rounds left it: runs to their step, rounds to their outcome, bit for bit on the CPU. With
+    `overwrite=True` an experiment that is in `out` is removed first.
     """
     folder = Path(out).expanduser()
     with contextlib.ExitStack() as stack:
@@ -100,10 +95,12 @@ def sparsify(
         # Before the folder is made: what cannot be done leaves nothing behind.
         _refuse_rewind_into(source, sparse)
         _refuse_two_teachers(config, sparse)
-        refuse_other_units(ground_of(seeds[0]), None if source is None else source.replace(SEED, str(seeds[0])))
+        first = ground_of(seeds[0])
+        first.open_data()
+        refuse_other_units(first, None if source is None else source.replace(SEED, str(seeds[0])))
         lock = FolderLock()
         stack.callback(lock.release)
-        _open_folder(folder, config, sparse, source, lock, resume=resume)
+        open_folder(folder, config, sparse, source, lock, resume=resume, overwrite=overwrite)
         _warn_of_one_network(sparse, source)
         rows: list[Row] = []
         before = _rows_before(folder / ROUNDS)
@@ -200,86 +197,6 @@ def in_words(config: TrainConfig, sparse: SparseConfig, source: str | None) -> d
     if config.loss.teacher is not None:
         shown["teacher"] = f"{config.loss.teacher}, {config.loss.distill_share:g} of the loss"
     return shown | {key: str(value) for key, value in to_dict(sparse).items() if key not in ("epochs", "dense_epochs")}
-
-
-def kept_settings(folder: Path) -> tuple[TrainConfig, SparseConfig, str | None]:
-    """What an experiment was begun with: settings of training and of sparsity, and the network it began with."""
-    try:
-        source = json.loads((folder / SOURCE).read_text(encoding="utf-8"))["source"]
-    except (OSError, ValueError, KeyError) as error:
-        raise UsageError(
-            f"'{folder}' does not say what the experiment began with: {error}",
-            where="--resume",
-            fix="the same command as before, with --resume",
-        ) from error
-    return load_yaml(TrainConfig, folder / TRAIN), load_yaml(SparseConfig, folder / SPARSE), source
-
-
-def _open_folder(
-    folder: Path, config: TrainConfig, sparse: SparseConfig, source: str | None, lock: FolderLock, *, resume: bool
-) -> None:
-    """Made, or found to be the same experiment's; refused otherwise."""
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"'{folder}' is not a folder", where="--out", fix="choose another --out")
-    there = {path.name for path in folder.iterdir()} if folder.is_dir() else set[str]()
-    if there and not resume:
-        raise UsageError(
-            f"the output folder '{folder}' is not empty",
-            where="--out",
-            fix="go on with what is in it (--resume), or choose another --out",
-        )
-    # Whoever was killed while writing these has done nothing else yet.
-    goes_on = bool(there - {LOCK, SOURCE, TRAIN})
-    if goes_on and SPARSE not in there:
-        raise UsageError(
-            f"'{folder}' holds no experiment: there is no {SPARSE} in it", where="--resume", fix="choose another --out"
-        )
-    folder.mkdir(parents=True, exist_ok=True)
-    lock.take(folder)
-    if goes_on:
-        _refuse_changes(folder, config, sparse, source)
-    write_json(folder / SOURCE, {"source": _whole(source)})
-    save_yaml(config, folder / TRAIN)
-    save_yaml(sparse, folder / SPARSE)  # the last: it says that there is an experiment
-
-
-def _refuse_changes(folder: Path, config: TrainConfig, sparse: SparseConfig, source: str | None) -> None:
-    kept, now = to_dict(load_yaml(SparseConfig, folder / SPARSE)), to_dict(sparse)
-    before, after = (dict(_flat(to_dict(one))) for one in (load_yaml(TrainConfig, folder / TRAIN), config))
-    other = [f"{key} ({kept[key]} -> {now[key]})" for key in now if key not in MAY_CHANGE and kept[key] != now[key]]
-    other += [
-        f"{key} ({before.get(key)} -> {after.get(key)})"
-        for key in {**before, **after}
-        if before.get(key) != after.get(key) and key != DEVICE
-    ]
-    other += [f"{key} ({kept[key]} -> {now[key]})" for key in ("rounds", "seeds") if now[key] < kept[key]]
-    note = folder / SOURCE
-    began = json.loads(note.read_text(encoding="utf-8"))["source"] if note.exists() else _whole(source)
-    if _whole(source) != began:
-        other.append(f"what it begins with ({began or 'trained here'} -> {source or 'trained here'})")
-    if other:
-        raise ConfigError(
-            f"an experiment cannot go on with other settings: {', '.join(other)}",
-            where="--resume",
-            fix=f"leave them as they were ({folder / SPARSE}, {folder / TRAIN}), or begin another with --out",
-        )
-
-
-def _flat(value: object, name: str = "") -> Iterator[tuple[str, object]]:
-    """Settings by their names with dots."""
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield from _flat(inner, f"{name}.{key}" if name else str(key))
-    else:
-        yield name, value
-
-
-def _whole(source: str | None) -> str | None:
-    """The same from wherever it is named; a name on the hub stays as it is."""
-    if source is None:
-        return None
-    place = Path(source).expanduser()
-    return str(place.absolute()) if place.parent.exists() else source
 
 
 def _refuse_two_teachers(config: TrainConfig, sparse: SparseConfig) -> None:

@@ -40,7 +40,7 @@ def explain(
     picture: Pictures,
     method: Method = "attention",
     *,
-    layer: int = -1,
+    layer: int | None = None,
     head: int | None = None,
     target: int | str | None = None,
     patch: tuple[int, int] | None = None,
@@ -49,17 +49,20 @@ def explain(
 ) -> Explanation:
     """Where the model looks in one picture.
 
-    `method`: `attention`, the weights of one layer, of one `head` or the mean of all; `rollout`, through all layers up
-    to `layer`; `gradient_rollout`, what speaks for the class `target` (a label or number; by default the likeliest).
-    Who looks is what the head reads: the class token, or with mean or attention pooling the patches; or one `patch`
-    (row, column). `draws` random places the map is held against to judge it; None leaves it unjudged.
+    `method`: `attention`, the weights of one `layer` (by default the last that has heads), of one `head` or the mean of
+    all; `rollout`, through all layers up to `layer`; `gradient_rollout`, what speaks for the class `target` (a label or
+    number; by default the likeliest). Who looks is what the head reads: the class token, or with mean or attention
+    pooling the patches; or one `patch` (row, column). `draws` random places the map is held against to judge it; None
+    leaves it unjudged.
 
     The model stays as it was: weights, gradients, modes.
     """
     model = looking(predictor.model)
     cfg = model.config
-    model.layers_with_heads(layer if method == "attention" else None)  # refuses where there is nothing to look at
-    (layer,) = choose_layers(layer, cfg.depth)
+    last = model.layers_with_heads()[-1]  # refuses where there is nothing to look at
+    if layer is None:
+        layer = last if method == "attention" else cfg.depth - 1
+    (layer,) = model.layers_with_heads(layer) if method == "attention" else choose_layers(layer, cfg.depth)
     head = None if head is None else chosen_head(head, cfg.block_heads[layer])
     _refuse_what_does_not_fit(predictor, method, layer == cfg.depth - 1, head, patch)
     subject = subject_of(predictor, picture)

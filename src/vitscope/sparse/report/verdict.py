@@ -85,7 +85,7 @@ def verdict(algorithm: Network, other: Network) -> Verdict:
 
 def verdicts_of(rows: Sequence[Row]) -> list[Verdict]:
     """Round by round: each algorithm against the dense network it came from, then against the controls of the round."""
-    networks = networks_of(rows)
+    networks = networks_of(rows) if rows else []  # stopped before the first
     dense = [one for one in networks if one.name == DENSE]
     found: list[Verdict] = []
     names = algorithms_of(networks)
@@ -133,7 +133,8 @@ def _sentences(it: Verdict) -> list[str]:
     if it.interval is None:
         said = [
             start,
-            f"{compared}. {_by_pictures(it)}One seed ({it.seeds[0]}) has no spread, and others may differ: --seeds 3.",
+            f"{compared}. {_by_pictures(it)}Whether other seeds agree with this one ({it.seeds[0]}) is not known: "
+            "--seeds 3.",
         ]
     elif it.interval[1] - it.interval[0] < SAME:
         said = [start, f"{compared} with each of {len(it.seeds)} seeds: too alike to know how far seeds differ."]
@@ -164,10 +165,10 @@ def _by_pictures(it: Verdict) -> str:
     half = Z * math.sqrt(spread)
     low, high = _points(it.mean - half), _points(it.mean + half)
     if abs(it.mean) > half:
-        said = "These two networks do differ, by more than the chance of"
+        said = "With this seed it is more than the chance of"
     else:
-        said = "These two networks may differ by the chance alone of"
-    return f"{said} {it.pictures:,} pictures (95 % interval {low} to {high}). "
+        said = "With this seed it may be the chance of"
+    return f"{said} which {it.pictures:,} pictures were drawn (95 % interval {low} to {high}). "
 
 
 def _points(difference: float) -> str:

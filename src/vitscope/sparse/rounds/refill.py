@@ -49,7 +49,7 @@ def _round(
         gone = gone_by_masks(groups_of(model), masks, fillback=sparse.fillback, rank=sparse.rank)
         units = chosen(sparse, before, ground.scores(model, criterion, masks=masks), gone)
         worth = f"{in_words(units)}{short_of(sparse, units, gone)}"
-        ground.say(f"round {number}, {name}: a mask of {density(masks):.1%} is worth {worth}")
+        ground.say(f"round {number}, {name}: a mask at {density(masks):.1%} density corresponds to {worth}")
         return train_small(trial, folder, units, start=trial.rewound, rewound=True)
 
     return trial.proved(once(folder, work))

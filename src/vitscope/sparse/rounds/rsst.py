@@ -64,7 +64,9 @@ def _round(trial: Trial, number: int, model: VisionModel, before: Units, criteri
         units = before.refined(after)
         ground.say(f"round {number}, {name}: {in_words(units)} will be left{short_of(ground.sparse, after, gone)}")
         if after == here:
-            ground.say(f"round {number}, {name}: so little is to go that nothing goes; the network trains on whole")
+            ground.say(
+                f"round {number}, {name}: the rate comes to no unit here: nothing is removed, all of it trains on"
+            )
             cut, found = None, train_stage(ground, folder / SMALL, epochs=ground.epochs, start=lambda: model)
         else:
             cut, found = _grow_and_cut(ground, folder, model, here, after)
