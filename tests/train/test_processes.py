@@ -119,8 +119,8 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_why_a_step_is_launched_as_it_is(three: Path) -> None:
     log = (three / "train.log").read_text()
-    assert "a step is launched as 'eager', kernel by kernel, because there are several processes" in log
-    assert "chosen by the device" not in log
+    assert "launch mode: eager (kernel by kernel, because there are several processes)" in log
+    assert "chosen automatically" not in log
 
 
 @pytest.mark.parametrize("step", [1, 5])

@@ -33,6 +33,7 @@ from vitscope.train.run_log import (
     nothing_left_of_refusals,
     tell_end,
 )
+from vitscope.train.said_of_steps import said_of_classes
 from vitscope.train.setup import lay_out, set_up, settle
 from vitscope.train.show.observer import Observer, Observers
 from vitscope.train.show.progress import Progress
@@ -111,7 +112,7 @@ def fit(
 
         # --- what is to be done, and whether it can be: until it is known, nothing of an existing run is lost ---------
         dataset = processes.after_first(lambda: trainable(config.data))
-        wanted = settle(config, dataset)
+        asked, wanted = config, settle(config, dataset)
         lock = FolderLock()
         stack.callback(lock.release)
         with log_held() as held:
@@ -146,6 +147,8 @@ def fit(
         for change in changed:
             speak(f"changed since the run began: {change}")
         speak(f"data: {dataset.in_words()}")
+        for sentence in said_of_classes(asked, dataset.num_classes, command):
+            speak(sentence)
         if config.optim.scale_lr != "none":
             speak(f"lr {config.optim.lr:g}, scaled ({config.optim.scale_lr}) to {config.lr:g}")
         bench = lay_out(config, dataset, processes.device, processes, epochs_done=epochs_done(checkpoint))
