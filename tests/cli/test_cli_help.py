@@ -69,7 +69,7 @@ def test_help_names_every_flag_and_says_nothing_of_none(
                 "--to {vitscope,timm,huggingface} Whose format to write. (default: vitscope)",
                 "--model STR Which model a bare file is for: a name (`vitscope models` lists them), whose classes the "
                 "file counts, or a model folder. --img-size INT|INT INT Another picture size",
-                "where they differ nothing is written. (default: on) --overwrite, --no-overwrite Replace an older",
+                "where they differ nothing is written. (default: on) --overwrite Replace an older",
             ],
         ),
         (["train"], ["[RECIPE_OR_YAML] A recipe", "--from STR, --init-from STR Whose model, weights and"]),

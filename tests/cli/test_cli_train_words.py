@@ -72,3 +72,26 @@ def test_a_run_without_settings_is_judged_as_runs_are(tmp_path: Path) -> None:
     done: Any = SimpleNamespace(folder=run, best=None, test=None, model_folder=run.model, state="finished")
     report = report_of(done)
     assert (report["monitor"], report["larger_is_better"]) == ("val/accuracy", True)
+
+
+@pytest.mark.parametrize(
+    ("args", "fix"),
+    [
+        ("--data digits --data.mean 0.5,0.5,0.5", "`--data.mean 0.5 0.5 0.5`"),
+        ("--data digits --data.mean [0.5,0.5,0.5]", "`--data.mean 0.5 0.5 0.5`"),
+        ("--data digits --model.img-size 64,64", "`--model.img-size 64 64`"),
+        ("--data digits --lr 0,001", "`--lr 0.001`"),
+        ("--data digits --from", "`--from runs/first`, for example"),
+        ("--data", "`--data photos`, for example"),
+        ("--data digits --pretrained", "did you mean '--from timm/NAME'?"),
+    ],
+)
+def test_a_value_that_is_none_is_answered_with_one(args: str, fix: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", *args.split()]) == 2
+    assert capsys.readouterr().err.splitlines()[2] == f"to do: {fix}"
+
+
+@pytest.mark.parametrize("flag", ["list", "json", "overwrite", "resume", "print-config", "monitor", "deterministic"])
+def test_switches_have_no_negative_form(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", f"--no-{flag}"]) == 2
+    assert "--no-" not in capsys.readouterr().err.splitlines()[2]

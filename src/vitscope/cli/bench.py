@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import tyro
 
@@ -16,6 +16,7 @@ from vitscope.core.errors import EXIT_DONE, UsageError, expected
 from vitscope.core.flags import parse_flags
 from vitscope.core.strict_json import encode
 from vitscope.core.suggest import did_you_mean
+from vitscope.core.switch import Switch
 from vitscope.models.config import ModelConfig
 from vitscope.models.variants import VARIANTS, is_classifier
 
@@ -36,19 +37,21 @@ class BenchCommand:
     Every setting of a model that is named is a flag: `vitscope bench vit_small --model.img-size 64`.
     """
 
+    examples: ClassVar[dict[str, str]] = {"against": "timm", "data": "photos", "images": "photos", "ways": "bf16"}
+
     name: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")] = None
     """What is timed."""
     against: str | None = None
     """Beside whom: timm, transformers, or both with a comma between."""
     batch: tuple[int, ...] = (1, 32)
     """Pictures at once, one size or several. With --cheaper the largest counts, beside 1."""
-    compile: bool = False
+    compile: Switch = False
     """Also through torch.compile; on a GPU also as a CUDA graph of compiled kernels."""
-    train: bool = False
+    train: Switch = False
     """Also training steps: forward, backward, AdamW."""
     dtype: Literal["fp32", "bf16", "fp16"] | None = None
     """The type of the arithmetic: bf16 on a GPU, fp32 elsewhere, unless said. Training keeps its weights in fp32."""
-    cheaper: bool = False
+    cheaper: Switch = False
     """Measure every way of asking the model on real pictures: give --data or --images."""
     data: str | None = None
     """Labelled pictures for --cheaper: a data set's name or path. Its validation part is taken."""
@@ -60,13 +63,13 @@ class BenchCommand:
     """Only these ways, such as "bf16" "int8 compiled"; all that the device has by default."""
     agreement: float = 0.99
     """Share of answers that must stay the same for a way to be proposed."""
-    sensitivity: bool = False
+    sensitivity: Switch = False
     """With --cheaper: also which layers suffer from 8 bits, and which must stay floats to reach --agreement."""
     rounds: int = 5
     """Rounds of timing."""
     device: str = "auto"
     """auto, cpu, cuda, cuda:N or mps."""
-    json: bool = False
+    json: Switch = False
     """Print JSON instead of tables."""
 
     def __post_init__(self) -> None:

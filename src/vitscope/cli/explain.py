@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import tyro
 
@@ -18,6 +18,7 @@ from vitscope.core.config import config, require
 from vitscope.core.errors import EXIT_DONE, InputError, UsageError
 from vitscope.core.flags import parse_flags
 from vitscope.core.strict_json import encode
+from vitscope.core.switch import Switch
 
 if TYPE_CHECKING:
     from vitscope.infer.predictor import Predictor
@@ -35,6 +36,8 @@ class ExplainCommand:
     The test takes the marked patches away, and puts them back: the score is compared with those of the same map moved
     to other places.
     """
+
+    examples: ClassVar[dict[str, str]] = {"target": "cat", "out": "map.png"}
 
     model: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")] = None
     """Who looks."""
@@ -54,19 +57,19 @@ class ExplainCommand:
     out: str | None = None
     """A PNG file or a folder to write to; by default IMAGE-METHOD.png in the current folder, numbered where there is
     one."""
-    sheet: bool = False
+    sheet: Switch = False
     """Also draw a small map for every head of every layer."""
-    tokens: bool = False
+    tokens: Switch = False
     """Also draw who looks at whom in the layer, token by token."""
-    feature_maps: bool = False
+    feature_maps: Switch = False
     """Also draw the filters that read pixels, and maps of what the layers see."""
-    overlay: bool = False
+    overlay: Switch = False
     """Also write the map over the picture alone, at the picture's own size."""
-    overwrite: bool = False
+    overwrite: Switch = False
     """Replace files of these names."""
     device: str = "auto"
     """auto, cpu, cuda, cuda:N or mps."""
-    json: bool = False
+    json: Switch = False
     """Print JSON."""
 
     def __post_init__(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import tyro
 
@@ -17,6 +17,7 @@ from vitscope.core.config import config, require
 from vitscope.core.errors import EXIT_DATA, EXIT_DONE, UsageError, expected
 from vitscope.core.flags import parse_flags
 from vitscope.core.strict_json import encode
+from vitscope.core.switch import Switch
 
 PROG = "vitscope predict"
 
@@ -30,6 +31,8 @@ class PredictCommand:
 
     A picture that cannot be read gets a line with the reason; the others go on.
     """
+
+    examples: ClassVar[dict[str, str]] = {"keep_float": "head", "out": "answers.csv"}
 
     model: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")] = None
     """Who is asked; several, with commas between, answer by the mean of their probabilities."""
@@ -58,11 +61,11 @@ class PredictCommand:
     """auto, cpu, cuda, cuda:N or mps."""
     out: str | None = None
     """Write the answers to this file instead of showing a table: .csv, .json, or .jsonl (a picture a line)."""
-    overwrite: bool = False
+    overwrite: Switch = False
     """Replace the file --out names."""
-    csv: bool = False
+    csv: Switch = False
     """Print CSV: path, label, index, confidence, error, and class_1, probability_1, ... of all --top-k classes."""
-    json: bool = False
+    json: Switch = False
     """Print JSON."""
 
     def __post_init__(self) -> None:

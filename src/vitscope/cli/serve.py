@@ -6,7 +6,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import tyro
 
@@ -26,6 +26,8 @@ class ServeCommand(ServeConfig):
     MODEL is a run, a model folder (vitscope's, timm's, Hugging Face's) or a name on the hub. Pictures of several
     requests are looked at together. Only this machine is answered; others need --host and a token. Ctrl-C ends it.
     """
+
+    examples: ClassVar[dict[str, str]] = {"token_file": "token.txt"}
 
     model: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")] = None
     """Who is asked."""
