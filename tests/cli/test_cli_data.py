@@ -269,3 +269,18 @@ def test_one_class_is_a_warning(here: Path, capsys: pytest.CaptureFixture[str]) 
 )
 def test_the_sheet_is_named_after_the_set(here: Path, name: str, wanted: str) -> None:
     assert _file_name(name) == wanted
+
+
+def test_files_named_as_what_they_are_not_are_listed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for place, name in enumerate(("cat", "dog")):
+        (here / "set" / name).mkdir(parents=True)
+        for n in range(10):
+            photograph(100 * place + n).save(here / "set" / name / f"{n}.png")
+    photograph(500).save(here / "set/cat/hidden.jpg", format="PNG")
+    photograph(501).save(here / "set/dog/right.JPG", format="JPEG")
+    code, out, _ = run(["set", "--sheet", "none"], capsys)
+    assert code == 0
+    assert "unusual         1 remark on a picture that is used all the same" in out
+    (row,) = [" ".join(line.split()) for line in out.splitlines() if "misnamed" in line]
+    assert row.startswith("cat/hidden.jpg ")
+    assert row.endswith(" misnamed: the file is PNG, its name ends in .jpg")
