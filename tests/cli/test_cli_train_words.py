@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,7 +24,8 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     monkeypatch.chdir(tmp_path)
     loop: dict[str, str] = {}
 
-    def fit(config: TrainConfig, **_: Any) -> Any:
+    def fit(config: TrainConfig, remarks: list[str], **_: Any) -> Any:
+        sys.stderr.writelines(f"{remark}\n" for remark in remarks)
         run = RunFolder.create(tmp_path / "runs/new", name="new")
         run.config_path.write_text(to_yaml(TrainConfig(data=config.data, loop=LoopConfig(**loop))))  # type: ignore[arg-type]
         best = {"step": 30, "epoch": 2, "val/accuracy": 0.0972, "val/loss": 2.2}

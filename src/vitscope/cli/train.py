@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vitscope.cli.console import console, plain_table, print_json, say
+from vitscope.cli.console import console, plain_table, print_json
 from vitscope.cli.settings_start import named_start, nameless_start, refuse_means_of_no_picture
 from vitscope.cli.train_flags import PROG, TrainCommand, is_yaml, names_data, read_command, resolve
 from vitscope.core.config import to_dict
@@ -57,8 +57,6 @@ def run(args: Sequence[str]) -> int:
         from vitscope.doctor.monitor import Monitor
         from vitscope.train.fit import fit
 
-        if not process_place()[0]:
-            _say_what_nobody_chose(command, config)
         done = fit(
             config,
             out=command.out,
@@ -67,6 +65,7 @@ def run(args: Sequence[str]) -> int:
             resume_from=command.resume_from,
             overwrite=command.overwrite,
             command=_repeatable(command, args),
+            remarks=_chosen_by_nobody(command, config),
             between_steps=[Monitor()] if command.monitor else [],
             stop=stop,
         )
@@ -93,10 +92,11 @@ def _start(command: TrainCommand, settings: Sequence[str]) -> TrainConfig:
     return nameless_start(command, settings, prog=PROG)
 
 
-def _say_what_nobody_chose(command: TrainCommand, config: TrainConfig) -> None:
-    if command.recipe is None and not command.resumes and command.model is None and command.init_from is None:
-        epochs = f"{config.loop.epochs:,} epoch{'s' * (config.loop.epochs > 1)}"
-        say(f"no --model given: {config.model.name}, for {epochs}{' (--epochs)' * (command.epochs is None)}")
+def _chosen_by_nobody(command: TrainCommand, config: TrainConfig) -> list[str]:
+    if command.recipe is not None or command.resumes or command.model is not None or command.init_from is not None:
+        return []
+    epochs = f"{config.loop.epochs:,} epoch{'s' * (config.loop.epochs > 1)}"
+    return [f"no --model given: {config.model.name}, for {epochs}{' (--epochs)' * (command.epochs is None)}"]
 
 
 def _run_name(command: TrainCommand, config: TrainConfig) -> str:

@@ -83,6 +83,7 @@ def fit(
     resume_from: str | Path | None = None,
     overwrite: bool = False,
     command: str | None = None,
+    remarks: Sequence[str] = (),
     after_step: Sequence[AfterStep] = (),
     between_steps: Sequence[BetweenSteps] = (),
     observers: Sequence[Observer] = (),
@@ -95,6 +96,8 @@ def fit(
     `between_steps` look at the run from the host between two steps, `observers` are told of rows and epochs. Ctrl-C and
     SIGTERM save and return a run that is `stopped`; the same call with `resume=True` goes on from there, bit for bit on
     the CPU as if nothing had happened.
+
+    `command` is what was typed for the run, `remarks` what its log is to say of that.
 
     Under torchrun every process makes the same call and they train together; the first one writes, speaks and tells
     `observers`.
@@ -147,7 +150,7 @@ def fit(
         for change in changed:
             speak(f"changed since the run began: {change}")
         speak(f"data: {dataset.in_words()}")
-        for sentence in said_of_classes(asked, dataset.num_classes, command):
+        for sentence in (*remarks, *said_of_classes(asked, dataset.num_classes, command)):
             speak(sentence)
         if config.optim.scale_lr != "none":
             speak(f"lr {config.optim.lr:g}, scaled ({config.optim.scale_lr}) to {config.lr:g}")
