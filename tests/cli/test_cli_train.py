@@ -375,6 +375,7 @@ def test_the_engine_gets_everything(fitted: Fitted, capsys: pytest.CaptureFixtur
         "resume_from": None,
         "overwrite": True,
         "command": "vitscope train digits_vit --epochs 2",
+        "remarks": [],
         "between_steps": [],
     }
 
@@ -533,7 +534,7 @@ def test_help_of_a_recipe_shows_every_setting_with_its_values(capsys: pytest.Cap
     out = " ".join(capsys.readouterr().out.split())
     for flag in ("--model.window-size", "--optim.lr", "--checkpoint.keep", "--augment.flip"):
         assert flag in out
-    assert "Times through the training pictures. (default: 7)" in out
+    assert "How many times to go through the training pictures. (default: 7)" in out
 
 
 # --- what is refused --------------------------------------------------------------------------------------------

@@ -40,15 +40,15 @@ class BenchCommand:
     examples: ClassVar[dict[str, str]] = {"against": "timm", "data": "photos", "images": "photos", "ways": "bf16"}
 
     name: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")] = None
-    """What is timed."""
+    """The model to time."""
     against: str | None = None
-    """Beside whom: timm, transformers, or both with a comma between."""
+    """Also time the same model of timm, transformers, or both with a comma between."""
     batch: tuple[int, ...] = (1, 32)
     """Pictures at once, one size or several. With --cheaper the largest counts, beside 1."""
     compile: Switch = False
-    """Also through torch.compile; on a GPU also as a CUDA graph of compiled kernels."""
+    """Also time it through torch.compile; on a GPU also as a CUDA graph of compiled kernels."""
     train: Switch = False
-    """Also training steps: forward, backward, AdamW."""
+    """Also time training steps: forward, backward, AdamW."""
     dtype: Literal["fp32", "bf16", "fp16"] | None = None
     """The type of the arithmetic: bf16 on a GPU, fp32 elsewhere, unless said. Training keeps its weights in fp32."""
     cheaper: Switch = False
@@ -58,17 +58,17 @@ class BenchCommand:
     images: str | None = None
     """Pictures without labels for --cheaper: a folder or a pattern."""
     most: int = 512
-    """Pictures to compare answers on."""
+    """How many pictures to compare answers on."""
     ways: tuple[str, ...] = ()
-    """Only these ways, such as "bf16" "int8 compiled"; all that the device has by default."""
+    """Measure only these ways, such as "bf16" "int8 compiled"; all that the device has by default."""
     agreement: float = 0.99
     """Share of answers that must stay the same for a way to be proposed."""
     sensitivity: Switch = False
-    """With --cheaper: also which layers suffer from 8 bits, and which must stay floats to reach --agreement."""
+    """With --cheaper: also find which layers suffer from 8 bits, and which must stay floats to reach --agreement."""
     rounds: int = 5
     """Rounds of timing."""
     device: str = "auto"
-    """auto, cpu, cuda, cuda:N or mps."""
+    """Where to compute: auto, cpu, cuda, cuda:N or mps."""
     json: Switch = False
     """Print JSON instead of tables."""
 

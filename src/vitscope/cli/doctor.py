@@ -53,9 +53,9 @@ class DoctorCommand(EverydayFlags):
     recipe: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[RECIPE_OR_YAML_OR_RUN]")] = None
     """A recipe of `vitscope train --list`, a YAML file with settings, or a run's folder."""
     quick: Switch = False
-    """Only the checks that take seconds."""
+    """Run only the checks that take seconds."""
     only: tuple[str, ...] = ()
-    """Only checks of these names or stages (data, settings, forward, backward, training)."""
+    """Run only checks of these names or stages (data, settings, forward, backward, training)."""
     html: str | None = None
     """Also write a page with pictures to this file; one that is there is replaced."""
     lang: Literal["en", "zh"] = "en"

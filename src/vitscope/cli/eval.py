@@ -25,7 +25,7 @@ PROG = "vitscope eval"
 
 @config
 class EvalCommand:
-    """Measure a trained model: accuracy with its 95 % interval, loss, each class, what is taken for what.
+    """Measure a trained model: accuracy with its 95 % interval, loss, each class, which classes are confused.
 
     RUN_OR_MODEL is the folder of a run, whose own data are taken, or of a model, for which --data is needed.
     """
@@ -37,7 +37,7 @@ class EvalCommand:
     data: str | None = None
     """Other data than the run's: a built-in set, a folder or file, or a name under $VITSCOPE_DATA or data/."""
     part: Literal["train", "val", "test"] = "test"
-    """Which part of the data."""
+    """Which part of the data to measure on."""
     batch_size: int = 256
     """Pictures at once."""
     calibrate: Switch = False
@@ -46,7 +46,7 @@ class EvalCommand:
     swap_test: Switch = False
     """Also try the usual normalisations on up to 1,000 pictures, and say if one suits the model better than its own."""
     device: str = "auto"
-    """auto, cpu, cuda, cuda:N or mps."""
+    """Where to compute: auto, cpu, cuda, cuda:N or mps."""
     json: Switch = False
     """Print JSON instead of tables."""
 

@@ -40,20 +40,20 @@ class ExplainCommand:
     examples: ClassVar[dict[str, str]] = {"target": "cat", "out": "map.png"}
 
     model: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")] = None
-    """Who looks."""
+    """The model that looks at the picture."""
     image: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE")] = None
-    """At what: a file."""
+    """The picture: a file."""
     method: Literal["attention", "rollout", "gradient_rollout"] | None = None
     """attention: the weights of one layer, the default. rollout: through all layers. gradient_rollout: what speaks for
     the class."""
     layer: int = -1
-    """Which layer's attention, from 0 or from the end; of a rollout, the last it goes through."""
+    """Which layer's attention to show, from 0 or from the end; of a rollout, the last it goes through."""
     head: int | None = None
-    """Which head; by default the mean of all."""
+    """Which head to show; by default the mean of all."""
     target: str | None = None
     """The class to explain, by its label or number; by default the likeliest."""
     patch: tuple[int, int] | None = None
-    """Where this patch looks, by row and column, instead of what the head reads."""
+    """Show where this patch looks, by row and column, instead of what the head reads."""
     out: str | None = None
     """A PNG file or a folder to write to; by default IMAGE-METHOD.png in the current folder, numbered where there is
     one."""
@@ -68,7 +68,7 @@ class ExplainCommand:
     overwrite: Switch = False
     """Replace files of these names."""
     device: str = "auto"
-    """auto, cpu, cuda, cuda:N or mps."""
+    """Where to compute: auto, cpu, cuda, cuda:N or mps."""
     json: Switch = False
     """Print JSON."""
 

@@ -32,7 +32,7 @@ class ExportCommand:
     examples: ClassVar[dict[str, str]] = {"out": "model.onnx", "images": "photos"}
 
     model: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")] = None
-    """What to export."""
+    """The model to export."""
     format: Literal["onnx", "pt2"] | None = None
     """Which kind of file; by default what --out ends in."""
     out: str | None = None
@@ -40,7 +40,7 @@ class ExportCommand:
     img_size: int | tuple[int, int] | None = None
     """Another picture size, or height and width: positions are resampled."""
     dtype: Literal["fp32", "fp16", "bf16"] = "fp32"
-    """What the file counts in; its input and output stay float32. ONNX has no bf16."""
+    """The type of the numbers in the file; its input and output stay float32. ONNX has no bf16."""
     opset: int | None = None
     """Version of ONNX's operators, 18 to 23; 20 by default."""
     pixels: Switch = False

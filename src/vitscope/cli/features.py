@@ -39,9 +39,9 @@ class FeaturesCommand:
     }
 
     model: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")] = None
-    """Whose features."""
+    """The model whose features are taken."""
     images: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGES...")] = ()
-    """Of which pictures; not needed for --knn and --probe, which name their own."""
+    """The pictures: files, folders, patterns or a data set; not needed for --knn and --probe, which name their own."""
     out: str | None = None
     """Write the features to this file: .npz or .parquet."""
     nearest: str | None = None
@@ -60,9 +60,9 @@ class FeaturesCommand:
     """`pooled` as for the model's own head, the class token, the mean of the patches, every patch, a map (D, h, w), or
     all tokens."""
     norm: bool = True
-    """After the model's last norm, wherever it fits; off: before it."""
+    """Take features after the model's last norm, wherever it fits; off: before it."""
     store: Literal["fp32", "fp16", "bf16"] = "fp32"
-    """What features are kept in; bf16 lies in the file as 16 bits each (uint16)."""
+    """The type features are stored in; bf16 lies in the file as 16 bits each (uint16)."""
     overwrite: Switch = False
     """Replace the file --out names."""
     top_k: int = 5
@@ -85,7 +85,7 @@ class FeaturesCommand:
     dtype: Literal["fp32", "bf16", "fp16"] = "fp32"
     """The type of the arithmetic: the last two are quicker on a GPU, and less exact."""
     device: str = "auto"
-    """auto, cpu, cuda, cuda:N or mps."""
+    """Where to compute: auto, cpu, cuda, cuda:N or mps."""
     json: Switch = False
     """Print JSON."""
 

@@ -35,9 +35,9 @@ class PredictCommand:
     examples: ClassVar[dict[str, str]] = {"keep_float": "head", "out": "answers.csv"}
 
     model: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")] = None
-    """Who is asked; several, with commas between, answer by the mean of their probabilities."""
+    """The model to ask; several, with commas between, answer by the mean of their probabilities."""
     images: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGES...")] = ()
-    """What about."""
+    """The pictures: files, folders or patterns."""
     top_k: int = 5
     """How many classes to name for each picture."""
     views: tuple[Literal["flip", "crops"], ...] = ()
@@ -47,7 +47,7 @@ class PredictCommand:
     weights: tuple[float, ...] = ()
     """How much each of several models counts; all alike by default."""
     temperature: float = 1.0
-    """Divides logits: above 1 the model is less sure of itself. `vitscope eval --calibrate` finds one."""
+    """Divide logits by this: above 1 the model is less sure of itself. `vitscope eval --calibrate` finds one."""
     batch_size: int = 32
     """Pictures at once."""
     dtype: Literal["fp32", "bf16", "fp16", "int8", "int8_weights"] = "fp32"
@@ -58,7 +58,7 @@ class PredictCommand:
     keep_float: tuple[str, ...] = ()
     """With int8: layers that stay floats, by name or pattern."""
     device: str = "auto"
-    """auto, cpu, cuda, cuda:N or mps."""
+    """Where to compute: auto, cpu, cuda, cuda:N or mps."""
     out: str | None = None
     """Write the answers to this file instead of showing a table: .csv, .json, or .jsonl (a picture a line)."""
     overwrite: Switch = False

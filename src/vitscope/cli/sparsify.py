@@ -48,7 +48,7 @@ class SparsifyCommand(EverydayFlags, SparseConfig):
     recipe: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[RECIPE_OR_YAML_OR_RUN]")] = None
     """A recipe of `vitscope train --list`, a YAML file with settings, or a trained run."""
     epochs: int | None = None
-    """Of each round; the recipe's or run's own by default."""
+    """Epochs of each round; by default the recipe's or run's own."""
     pretrained: Switch = False
     """Begin with the weights published for the model. One that has none begins with new weights, and that is said."""
     out: str | None = None

@@ -90,22 +90,23 @@ class EverydayFlags:
     augment: Literal["none", "basic", "medium", "strong"] | None = None
     """How strongly pictures are varied."""
     epochs: int | None = None
-    """Times through the training pictures."""
+    """How many times to go through the training pictures."""
     batch_size: int | None = None
     """Pictures per step."""
     lr: float | None = None
     """Learning rate at the top of the schedule."""
     seed: int | None = None
-    """Of initial weights, order, augmentation and dropout."""
+    """Seed for initial weights, data order, augmentation and dropout."""
     device: str | None = None
-    """auto, cpu, cuda, cuda:N or mps."""
+    """Where to compute: auto, cpu, cuda, cuda:N or mps."""
     init_from: Annotated[str | None, tyro.conf.arg(aliases=("--from",))] = None
-    """Whose model, weights and preprocessing training begins with: a run, a model folder (timm's and Hugging Face's
-    too), a name on the hub such as timm/vit_tiny_patch16_224.augreg_in21k_ft_in1k, or, with --model, a weights file."""
+    """Start training from this model, with its weights and preprocessing: a run, a model folder (timm's and Hugging
+    Face's too), a name on the hub such as timm/vit_tiny_patch16_224.augreg_in21k_ft_in1k, or, with --model, a weights
+    file."""
     teacher: str | None = None
     """A run or model folder to learn from beside the labels."""
     deterministic: Switch = False
-    """Only algorithms that give the same bits every time. Slower on a GPU."""
+    """Use only algorithms that give the same bits every time. Slower on a GPU."""
 
 
 @config
@@ -134,9 +135,9 @@ class TrainCommand(EverydayFlags):
     monitor: Switch = False
     """Watch every layer: gradients, updates, activations, attention; warn by name, keep rows in diagnostics/."""
     print_config: Switch = False
-    """Print all settings as YAML (or JSON) and leave."""
+    """Print all settings as YAML (or JSON) and exit."""
     list: Switch = False
-    """Show the recipes and leave."""
+    """Show the recipes and exit."""
     json: Switch = False
     """Print the result as JSON."""
 
