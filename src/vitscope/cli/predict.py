@@ -16,6 +16,7 @@ from vitscope.cli.progress import progress_bar
 from vitscope.core.config import config, require
 from vitscope.core.errors import EXIT_DATA, EXIT_DONE, UsageError, expected
 from vitscope.core.flags import parse_flags
+from vitscope.core.near_path import did_you_mean_path
 from vitscope.core.strict_json import encode
 from vitscope.core.switch import Switch
 
@@ -125,6 +126,12 @@ def _members(model: str) -> list[str]:
     return names
 
 
+def _reason(told: Any) -> str:
+    """Why there is no answer; of a path that leads nowhere, also which was meant."""
+    meant = did_you_mean_path(told.path or "")
+    return told.error or "" if meant is None else f"{told.error}; {meant}"
+
+
 def _print_written(path: Path, found: Sequence[Any]) -> None:
     bad = sum(told.error is not None for told in found)
     about = f"{len(found)} {'picture' if len(found) == 1 else 'pictures'}{f', {bad} of them with an error' * bool(bad)}"
@@ -145,7 +152,7 @@ def _print_tables(found: Sequence[Any]) -> None:
     for told in found:
         sure = "" if told.confidence is None else f"{told.confidence:.1%}"
         also = ", ".join(f"{guess.label} {guess.probability:.1%}" for guess in told.top_k[1:3])
-        said = told.label if told.error is None else f"error: {told.error}"
+        said = told.label if told.error is None else f"error: {_reason(told)}"
         agreed = "" if told.agreement is None else f"{told.agreement:.0%}"
         rows.append((escape(told.path or ""), escape(said or ""), sure, agreed, escape(also)))
     columns = ["picture", "class", "probability", "agreement", "then"]
