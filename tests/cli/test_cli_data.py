@@ -19,7 +19,10 @@ from vitscope.cli.main import main
 from vitscope.core.config import updated
 from vitscope.core.yaml import from_yaml
 from vitscope.data.config import augmentation
+from vitscope.models.build import build_model
+from vitscope.models.config import ViTConfig
 from vitscope.train.config import TrainConfig
+from vitscope.weights.folder import save_model
 
 
 def photograph(seed: int, size: tuple[int, int] = (48, 48)) -> Image.Image:
@@ -269,3 +272,36 @@ def test_one_class_is_a_warning(here: Path, capsys: pytest.CaptureFixture[str]) 
 )
 def test_the_sheet_is_named_after_the_set(here: Path, name: str, wanted: str) -> None:
     assert _file_name(name) == wanted
+
+
+def test_files_named_as_what_they_are_not_are_listed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for place, name in enumerate(("cat", "dog")):
+        (here / "set" / name).mkdir(parents=True)
+        for n in range(10):
+            photograph(100 * place + n).save(here / "set" / name / f"{n}.png")
+    photograph(500).save(here / "set/cat/hidden.jpg", format="PNG")
+    photograph(501).save(here / "set/dog/right.JPG", format="JPEG")
+    code, out, _ = run(["set", "--sheet", "none"], capsys)
+    assert code == 0
+    assert "unusual         1 remark on a picture that is used all the same" in out
+    (row,) = [" ".join(line.split()) for line in out.splitlines() if "misnamed" in line]
+    assert row.startswith("cat/hidden.jpg ")
+    assert row.endswith(" misnamed: the file is PNG, its name ends in .jpg")
+
+
+def test_the_next_command_fine_tunes_where_the_advice_says_so(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Few photographs. Its words are taken with a model of one's own in place of the hub's."""
+    for place, name in enumerate(("cat", "dog")):
+        (here / "photos" / name).mkdir(parents=True)
+        for n in range(30):
+            photograph(100 * place + n, (160, 160)).save(here / "photos" / name / f"{n}.png")
+    code, out, _ = run(["photos", "--sheet", "none"], capsys)
+    assert code == 0
+    assert "fine-tuning first" in " ".join(out.split())
+    verb, *typed = shlex.split(out.strip().splitlines()[-1].removeprefix("next: "))
+    hub = "timm/vit_base_patch16_224.augreg2_in21k_ft_in1k"
+    assert [verb, *typed] == ["vitscope", "train", "finetune", "--from", hub, "--data", "photos", "--augment", "strong"]
+    save_model(build_model(ViTConfig(img_size=16, patch_size=8, embed_dim=16, depth=1, num_heads=2)), here / "own")
+    assert main([*("own" if word == hub else word for word in typed), "--print-config"]) == 0
+    told = from_yaml(TrainConfig, capsys.readouterr().out)
+    assert (told.checkpoint.init_from, told.data.name, told.data.batch_size) == ("own", "photos", 32)

@@ -140,7 +140,7 @@ def test_the_tables_say_it(model: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert lines[1].endswith(f"loss {found['loss']:.4f}")
     for row in found["classes"]:
         assert [row["name"], str(row["count"]), f"{row['accuracy']:.1%}"] in [line.split() for line in lines]
-    start = lines.index("is  taken for  times") + 1
+    start = next(place for place, line in enumerate(lines) if line.split() == ["true", "predicted", "count"]) + 1
     worst = found["confusions"][0]
     assert lines[start].split() == [worst["true"], worst["predicted"], str(worst["count"])]
     assert lines[-1] == f"and {len(found['confusions']) - 10} more pairs"

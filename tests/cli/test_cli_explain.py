@@ -58,6 +58,7 @@ def test_in_words_with_tables(place: Path, shell: Shell) -> None:
     for layer in found.heads:
         assert [str(layer.layer), *(f"{value:.1f}" for value in layer.distance_px)] in tables
         assert [str(layer.layer), *(f"{value:.2f}" for value in layer.entropy_bits)] in tables
+    assert "entropy of a look in bits (0 one token, 4.09 all alike)" in lines, "log2 of 17, in the digits of the rest"
     assert lines[-1] == "wrote photo-attention.png"
     assert pictures(place) == ["photo-attention.png"]
 

@@ -69,19 +69,25 @@ def test_help_names_every_flag_and_says_nothing_of_none(
                 "--to {vitscope,timm,huggingface} Whose format to write. (default: vitscope)",
                 "--model STR Which model a bare file is for: a name (`vitscope models` lists them), whose classes the "
                 "file counts, or a model folder. --img-size INT|INT INT Another picture size",
-                "where they differ nothing is written. (default: on) --overwrite, --no-overwrite Replace an older",
+                "where they differ nothing is written. (default: on) --overwrite Replace an older",
             ],
         ),
-        (["train"], ["[RECIPE_OR_YAML] A recipe", "--from STR, --init-from STR Whose model, weights and"]),
+        (
+            ["train"],
+            [
+                "[RECIPE_OR_YAML] A recipe",
+                "--from STR, --init-from STR Start training from this model, with its weights and",
+            ],
+        ),
         (["eval"], ["--batch-size INT Pictures at once. (default: 256)"]),
         (
             ["train", "digits_vit"],
             [
                 "optim options How weights move. --optim.name {adamw,adam,sgd,muon}",
-                "and 1e-4 for `adam` and `sgd`, where it is added to the gradient. --optim.betas FLOAT FLOAT Memory of "
-                "Adam and AdamW. (default: 0.9 0.999)",
+                "and 1e-4 for `adam` and `sgd`, where it is added to the gradient. --optim.betas FLOAT FLOAT How long "
+                "Adam and AdamW remember gradients, and their squares. (default: 0.9 0.999)",
                 "'0 steps' for none. (default: '10 %')",
-                "--loop.threads INT Of the CPU,",
+                "--loop.threads INT CPU threads for arithmetic;",
                 "and beside other work far quicker. (default: 1)",
             ],
         ),

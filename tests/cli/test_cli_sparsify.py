@@ -225,6 +225,7 @@ def test_weights_are_taken_to_another_picture_size(asked: list[SimpleNamespace])
         ("--resume --out nowhere", "'nowhere': expected the folder of a sparse experiment, received nothing"),
         ("--resume --out .", "'.': expected the folder of a sparse experiment, received something else"),
         ("mini.yaml --rate 1.5", "expected a share above 0 and below 1, received 1.5"),
+        ("mini.yaml --rate 40", "to do: 40 %: --rate 0.4"),
         ("mini.yaml --epochs 1 --out x", "two epochs or more"),
         ("mini.yaml --resume", "name its folder with --out"),
         ("--rate 0.2", "--data"),

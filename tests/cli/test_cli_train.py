@@ -339,6 +339,7 @@ class Fitted:
         run = RunFolder(self.here / "runs" / "new 1")
         for folder in (run.plots, run.model):
             folder.mkdir(parents=True, exist_ok=True)
+        run.write_status(self.state)
         ended = self.state == "finished"
         best = {"step": 30, "epoch": 3, "val/accuracy": 0.9512, "val/loss": 0.2}
         test = {"step": 40, "epoch": 4, "test/accuracy": 0.94567, "test/loss": float("nan"), "test/count": 1359}
@@ -374,6 +375,7 @@ def test_the_engine_gets_everything(fitted: Fitted, capsys: pytest.CaptureFixtur
         "resume_from": None,
         "overwrite": True,
         "command": "vitscope train digits_vit --epochs 2",
+        "remarks": [],
         "between_steps": [],
     }
 
@@ -409,7 +411,8 @@ def test_the_command_on_record_tells_what_not_where(args: str, command: str, fit
 def test_the_end_says_how_good_where_and_what_next(fitted: Fitted, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "digits_vit"]) == 0
     first, second, third = capsys.readouterr().out.splitlines()
-    assert first == "test accuracy 94.57% (1,359 pictures); best validation accuracy 95.12% in epoch 3"
+    best = "best epoch 3 (highest val/accuracy): validation accuracy 95.12%"
+    assert first == f"test accuracy 94.57% (1,359 pictures); {best}"
     run = fitted.here / "runs" / "new 1"
     assert second == f"run {run}/, plots {run}/plots/, model {run}/model/"
     assert third == f"next: vitscope eval '{run}'"
@@ -421,7 +424,7 @@ def test_a_stopped_run_says_how_to_go_on(code: int, fitted: Fitted, capsys: pyte
     fitted.state, fitted.exit_code = "stopped", code
     assert main(["train", "digits_vit"]) == code
     out = capsys.readouterr().out
-    assert out.startswith("stopped; best validation accuracy 95.12% in epoch 3\n")
+    assert out.startswith("stopped; best epoch 3 (highest val/accuracy): validation accuracy 95.12%\n")
     run = fitted.here / "runs" / "new 1"
     assert out.splitlines()[-1] == f"next: vitscope train --resume --out '{run}'"
 
@@ -531,7 +534,7 @@ def test_help_of_a_recipe_shows_every_setting_with_its_values(capsys: pytest.Cap
     out = " ".join(capsys.readouterr().out.split())
     for flag in ("--model.window-size", "--optim.lr", "--checkpoint.keep", "--augment.flip"):
         assert flag in out
-    assert "Times through the training pictures. (default: 7)" in out
+    assert "How many times to go through the training pictures. (default: 7)" in out
 
 
 # --- what is refused --------------------------------------------------------------------------------------------

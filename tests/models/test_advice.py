@@ -136,8 +136,24 @@ def test_others_are_not_warned_against() -> None:
 
 @pytest.mark.parametrize(("images", "few"), [(500, True), (9_999, True), (10_000, False), (1_000_000, False)])
 def test_few_images_are_warned_about(images: int, few: bool) -> None:
-    cautions = ask(images=images).cautions
-    assert any("pictures are few: pretrained weights" in caution and "DeiT" in caution for caution in cautions) is few
+    advice = ask(images=images, img_size=224)
+    assert any("pictures are few: pretrained weights" in one and "DeiT" in one for one in advice.cautions) is few
+    assert advice.begins_pretrained is few
+    small = ask(images=images)
+    assert any("pictures are few: strong augmentation as in DeiT's" in one for one in small.cautions) is few
+    assert not small.begins_pretrained, "nobody has published weights for small pictures"
+
+
+def test_large_begins_with_weights_that_are_there() -> None:
+    assert ask(img_size=384, images=1_000_000).begins_pretrained
+
+
+def test_a_model_that_fits_beside_the_guide_says_why() -> None:
+    (caution,) = ask(img_size=224, memory_gb=8).cautions
+    assert caution.startswith("the guide's rule of thumb asks for 16 GB or more; vit_base_imagenet needs about 3.7 GB")
+    assert "took 5.8 GB at batch 64 when measured" in caution
+    assert ask(img_size=224, memory_gb=16).cautions == []
+    assert not any("rule of thumb" in one for one in ask(memory_gb=0.01).cautions), "it does not fit at all"
 
 
 WISHES = ("balance", "speed", "accuracy", "memory", "trial")

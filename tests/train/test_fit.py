@@ -197,7 +197,7 @@ def test_the_rate_of_matrices_is_not_scaled(tmp_path: Path) -> None:
     config = tiny(optim={"name": "muon", "lr": 1e-3, "muon_lr": 5e-3, "scale_lr": "linear", "base_batch": 18})
     run = done(config, tmp_path / "run")
     assert steps_of(run, "train/lr") == pytest.approx([4e-3, 4e-3])
-    assert "matrices with lr 0.005, adamw the rest with 0.004" in run.folder.log_path.read_text()
+    assert "matrices with lr 0.005, AdamW the rest with 0.004" in run.folder.log_path.read_text()
     unscaled = tiny(optim={"name": "muon", "lr": 4e-3, "muon_lr": 5e-3})
     assert differing(saved(run), saved(done(unscaled, tmp_path / "unscaled"))) == set()
 

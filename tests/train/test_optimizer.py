@@ -332,7 +332,7 @@ def test_weight_decay_that_is_not_given_is_that_of_the_optimiser(name: str, deca
     assert settings(name).weight_decay is None
     assert settings(name).decay == decay
     assert (settings(name, weight_decay=0.0).decay, settings(name, weight_decay=0.3).decay) == (0.0, 0.3)
-    assert f"weight decay {decay:g} but for" in Optimizer(network(), settings(name)).describe()
+    assert f"weight decay {decay:g} except for" in Optimizer(network(), settings(name)).describe()
     with pytest.raises(ConfigError, match="weight_decay: expected 0 or more"):
         settings(name, weight_decay=-0.1)
 
@@ -354,7 +354,7 @@ def test_the_rate_of_matrices_is_what_it_says_whatever_the_batch(muon_lr: float 
     name = next(name for name, parameter in scaled.named_parameters() if parameter is matrix)
     way = (matrix.detach() - values(network())[name]).square().mean().sqrt()
     assert float(way) == pytest.approx(0.2 * (muon_lr or 0.04), rel=0.2)
-    assert f"matrices with lr {muon_lr or 0.04:g}, adamw the rest with 0.04" in top.describe()
+    assert f"matrices with lr {muon_lr or 0.04:g}, AdamW the rest with 0.04" in top.describe()
 
 
 def test_says_what_it_does() -> None:
@@ -363,7 +363,8 @@ def test_says_what_it_does() -> None:
     groups = parameter_groups(model, settings("muon"))
     free = sum(parameter.numel() for group in groups if not group.decays for parameter in group.params)
     line = Optimizer(model, settings("muon")).describe()
-    assert line.startswith(f"muon: {total:,} parameters in 3 groups, weight decay 0.05 but for {free:,} of them; ")
+    assert line.startswith(f"muon: {total:,} parameters in 3 groups, weight decay 0.05 except for {free:,} of them; ")
+    assert "; Muon updates " in line
     assert "8 matrices" in line
     assert "\n" not in line
     assert "matrices" not in Optimizer(model, settings("adamw")).describe()

@@ -126,8 +126,8 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_why_a_step_is_launched_as_it_is(three: Path) -> None:
     log = (three / "train.log").read_text()
-    assert "a step is launched as 'eager', kernel by kernel, because there are several processes" in log
-    assert "chosen by the device" not in log
+    assert "launch mode: eager (kernel by kernel, because there are several processes)" in log
+    assert "chosen automatically" not in log
 
 
 @pytest.mark.parametrize("step", [1, 5])
@@ -159,7 +159,7 @@ def test_the_first_alone_writes_and_speaks(tmp_path: Path) -> None:
     assert (second.out, second.err) == ("", "")
     assert first.out.count("test accuracy") == 1
     assert "2 processes, 36 pictures of each batch to each" in first.err
-    assert "launch 'graph' is for one process" in first.err
+    assert "because there are several processes; 'graph' is for one)" in first.err
     run = tmp_path / "run"
     assert [row["step"] for row in rows(run) if "train/loss" in row] == list(range(1, 17))
     assert len([row for row in rows(run) if "test/accuracy" in row]) == 1

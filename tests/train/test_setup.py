@@ -172,15 +172,15 @@ def work_of(config: TrainConfig, folder: Path, said: list[str] | None = None, **
 @pytest.mark.parametrize(
     ("wish", "told"),
     [
-        ("auto", "a step is launched as 'eager', chosen by the device and by the work to come"),
-        ("eager", "a step is launched as 'eager', as asked for"),
-        ("graph", "a step is launched as 'eager': 'graph' is for CUDA, this is cpu"),
+        ("auto", "launch mode: eager (chosen automatically for this device and the work to come)"),
+        ("eager", "launch mode: eager (as asked for)"),
+        ("graph", "launch mode: eager ('graph' is for CUDA, this is cpu)"),
     ],
 )
 def test_how_a_step_is_launched_is_said(tmp_path: Path, wish: str, told: str) -> None:
     said: list[str] = []
     work_of(tiny(precision=PrecisionConfig(launch=wish)), tmp_path, said)  # type: ignore[arg-type]
-    assert [line for line in said if "launched" in line] == [told]
+    assert [line for line in said if "launch mode" in line] == [told]
 
 
 @pytest.mark.parametrize("would_pay", [True, False])
@@ -253,10 +253,10 @@ def test_a_rate_for_new_weights_is_named_where_weights_are_taken_over(lr: float,
     save_model(network(), tmp_path / "old", labels=[f"another {number}" for number in range(K)])
     start = CheckpointConfig(init_from=str(tmp_path / "old"))
     *_, said = state_and_objective(tiny(optim={"lr": lr}, checkpoint=start))
-    assert any("is one for new weights" in line for line in said) is is_said
+    assert any("suits training from scratch" in line for line in said) is is_said
     save_model(network(), tmp_path / "same")
     goes_on = CheckpointConfig(init_from=str(tmp_path / "same"))  # with its own head, as rounds of sparse training do
     *_, said = state_and_objective(tiny(optim={"lr": lr}, checkpoint=goes_on))
-    assert not any("is one for new weights" in line for line in said)
+    assert not any("suits training from scratch" in line for line in said)
     *_, said = state_and_objective(tiny(optim={"lr": lr}))
-    assert not any("new weights" in line for line in said)
+    assert not any("from scratch" in line for line in said)

@@ -1,4 +1,4 @@
-"""Fine-tuning says what the model will not see of the pictures, and which setting shows it more."""
+"""Training says what the model will not see of the pictures, and which setting shows it more."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def pictures(place: Path, size: tuple[int, int], *, colourful: bool) -> Any:
 def test_larger_and_colourful(tmp_path: Path) -> None:
     dataset = pictures(tmp_path, (64, 48), colourful=True)
     shrunk, grey = said_of_pictures(dataset, half_normalised((16, 16), 1))
-    assert shrunk.startswith("pictures of 48 x 64 are shrunk to 16 x 16, the model's size; --model.img-size")
+    assert shrunk.startswith("pictures of 48 x 64 are shrunk to 16 x 16, the model's size: a larger --model.img-size ")
     assert "--model.in-chans 3" in grey
 
 

@@ -236,6 +236,10 @@ def test_stages_are_told(tmp_path: Path) -> None:
     told: list[str] = []
     convert(tmp_path / "model", tmp_path / "out", to="timm", say=told.append)
     assert [line.partition(" ")[0] for line in told] == ["reading", "writing", "reading", "asking"]
+    assert "asking" not in told[0], "the folder is our own: no library knows more of it"
+    told.clear()
+    convert(tmp_path / "out", tmp_path / "again", say=told.append)
+    assert told[0].endswith(", and asking the library it comes from")
 
 
 def test_a_card_and_notes_stay_with_a_model_that_stays_the_same(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import tyro
 
@@ -16,6 +16,7 @@ from vitscope.core.errors import EXIT_DONE, UsageError, expected
 from vitscope.core.flags import parse_flags
 from vitscope.core.strict_json import encode
 from vitscope.core.suggest import did_you_mean
+from vitscope.core.switch import Switch
 from vitscope.models.config import ModelConfig
 from vitscope.models.variants import VARIANTS, is_classifier
 
@@ -36,37 +37,39 @@ class BenchCommand:
     Every setting of a model that is named is a flag: `vitscope bench vit_small --model.img-size 64`.
     """
 
+    examples: ClassVar[dict[str, str]] = {"against": "timm", "data": "photos", "images": "photos", "ways": "bf16"}
+
     name: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")] = None
-    """What is timed."""
+    """The model to time."""
     against: str | None = None
-    """Beside whom: timm, transformers, or both with a comma between."""
+    """Also time the same model of timm, transformers, or both with a comma between."""
     batch: tuple[int, ...] = (1, 32)
     """Pictures at once, one size or several. With --cheaper the largest counts, beside 1."""
-    compile: bool = False
-    """Also through torch.compile; on a GPU also as a CUDA graph of compiled kernels."""
-    train: bool = False
-    """Also training steps: forward, backward, AdamW."""
+    compile: Switch = False
+    """Also time it through torch.compile; on a GPU also as a CUDA graph of compiled kernels."""
+    train: Switch = False
+    """Also time training steps: forward, backward, AdamW."""
     dtype: Literal["fp32", "bf16", "fp16"] | None = None
     """The type of the arithmetic: bf16 on a GPU, fp32 elsewhere, unless said. Training keeps its weights in fp32."""
-    cheaper: bool = False
+    cheaper: Switch = False
     """Measure every way of asking the model on real pictures: give --data or --images."""
     data: str | None = None
     """Labelled pictures for --cheaper: a data set's name or path. Its validation part is taken."""
     images: str | None = None
     """Pictures without labels for --cheaper: a folder or a pattern."""
     most: int = 512
-    """Pictures to compare answers on."""
+    """How many pictures to compare answers on."""
     ways: tuple[str, ...] = ()
-    """Only these ways, such as "bf16" "int8 compiled"; all that the device has by default."""
+    """Measure only these ways, such as "bf16" "int8 compiled"; all that the device has by default."""
     agreement: float = 0.99
     """Share of answers that must stay the same for a way to be proposed."""
-    sensitivity: bool = False
-    """With --cheaper: also which layers suffer from 8 bits, and which must stay floats to reach --agreement."""
+    sensitivity: Switch = False
+    """With --cheaper: also find which layers suffer from 8 bits, and which must stay floats to reach --agreement."""
     rounds: int = 5
     """Rounds of timing."""
     device: str = "auto"
-    """auto, cpu, cuda, cuda:N or mps."""
-    json: bool = False
+    """Where to compute: auto, cpu, cuda, cuda:N or mps."""
+    json: Switch = False
     """Print JSON instead of tables."""
 
     def __post_init__(self) -> None:

@@ -12,13 +12,14 @@ from vitscope.core.config import config
 from vitscope.core.environment import describe_environment
 from vitscope.core.errors import EXIT_DONE, EXIT_FAILED
 from vitscope.core.flags import parse_flags
+from vitscope.core.switch import Switch
 
 
 @config
 class CheckCommand:
     """Show the environment: Python, torch, GPUs, memory, disk, extras. Exits 1 when something needed is missing."""
 
-    json: bool = False
+    json: Switch = False
     """Print JSON instead of a table."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import tyro
 
@@ -14,6 +14,7 @@ from vitscope.core.config import config, field_types, require
 from vitscope.core.errors import EXIT_DONE, UsageError, expected
 from vitscope.core.flags import parse_flags
 from vitscope.core.strict_json import encode
+from vitscope.core.switch import Switch
 
 PROG = "vitscope convert"
 OTHER_WORDS = {"hf": "huggingface", "transformers": "huggingface", "own": "vitscope"}
@@ -30,6 +31,8 @@ class ConvertCommand:
     What was written is opened again and compared, bit by bit. certificate.json, beside the weights, tells what came
     from where and how far the answers differ from those of the library the weights come from.
     """
+
+    examples: ClassVar[dict[str, str]] = {"model": "vit_tiny"}
 
     source: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="SOURCE")] = None
     """Where the weights are."""
@@ -52,16 +55,16 @@ class ConvertCommand:
     """The type of the numbers written; as they are stored by default."""
     positions: Literal["bicubic_antialias", "bicubic"] = "bicubic_antialias"
     """How positions are resampled: as timm does, or without antialias, as transformers does."""
-    allow_partial: bool = False
+    allow_partial: Switch = False
     """Go on where tensors are missing or unknown; what is missing begins anew."""
-    strict: bool = False
+    strict: Switch = False
     """Refuse all that is otherwise a warning: resampled tensors, a new head."""
     proof: bool = True
     """Compare with the libraries of source and result, where they are installed; where they differ nothing is
     written."""
-    overwrite: bool = False
+    overwrite: Switch = False
     """Replace an older result."""
-    json: bool = False
+    json: Switch = False
     """Print the certificate as JSON."""
 
     def __post_init__(self) -> None:

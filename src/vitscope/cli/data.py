@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import tyro
 
@@ -14,6 +14,7 @@ from vitscope.cli.progress import progress_bar
 from vitscope.core.config import config, require
 from vitscope.core.errors import EXIT_DONE, DataError, UsageError, expected
 from vitscope.core.flags import parse_flags
+from vitscope.core.switch import Switch
 from vitscope.data.config import DataConfig
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ class DataCommand:
     Every picture is decoded once. Nothing is written but the contact sheet.
     """
 
+    examples: ClassVar[dict[str, str]] = {"sheet": "sheet.png", "image_column": "image", "label_column": "label"}
+
     name: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="NAME_OR_PATH")] = None
     """A built-in set, a folder or file, or a name under $VITSCOPE_DATA or data/."""
     sheet: str | None = None
@@ -47,7 +50,7 @@ class DataCommand:
     """Column of the labels (Parquet, CSV), where it cannot be told from the file."""
     split_seed: int = 0
     """Seed of the split into train, validation and test, where it is not given."""
-    json: bool = False
+    json: Switch = False
     """Print JSON instead of tables."""
 
     def __post_init__(self) -> None:

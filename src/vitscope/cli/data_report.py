@@ -19,6 +19,8 @@ from vitscope.data.survey.warn import imbalance, warnings_of
 from vitscope.models.advice import Advice, advise
 from vitscope.models.config import Wishes
 from vitscope.models.variants import model_config
+from vitscope.recipes import find_recipe
+from vitscope.weights.pretrained import PRETRAINED
 
 MOST_MEMBERS = 20
 """Places listed of one group of copies."""
@@ -79,12 +81,17 @@ def _advice(survey: Survey, suggestions: Suggestions) -> Advice:
 
 
 def _next_command(dataset: Dataset, suggestions: Suggestions, advice: Advice) -> str:
-    """To be typed as it stands: trains the model that was advised, as was suggested."""
+    """To be typed as it stands: trains the model that was advised, as was suggested; from published weights where the
+    advice says so."""
     data, plain = to_dict(dataset.config), to_dict(DataConfig())
     chosen, preset = to_dict(advice.chosen.config), to_dict(model_config(advice.chosen.name))
     chosen["in_chans"] = suggestions.preprocess.in_chans
     usual = augmentation(suggestions.strength, chosen["img_size"])
-    words = ["vitscope", "train", "--data", dataset.config.name, "--model", advice.chosen.name]
+    start = ["--data", dataset.config.name, "--model", advice.chosen.name]
+    if advice.begins_pretrained and advice.chosen.name in PRETRAINED:
+        start = ["finetune", "--from", PRETRAINED[advice.chosen.name].hub, "--data", dataset.config.name]
+        plain["batch_size"] = data["batch_size"] = find_recipe("finetune")().data.batch_size
+    words = ["vitscope", "train", *start]
     words += _flags("model", chosen, preset, ("img_size", "patch_size", "in_chans"))
     words += ["--augment", suggestions.strength]
     words += _flags("augment", to_dict(suggestions.augment), to_dict(usual), ("flip",))

@@ -144,7 +144,8 @@ def _print_bad(report: dict[str, Any]) -> None:
 def _print_unusual(unusual: list[dict[str, Any]], place: str) -> None:
     if not unusual:
         return
-    _say("unusual", f"{len(unusual):,} remarks on pictures that are used all the same")
+    remarks = "1 remark on a picture that is" if len(unusual) == 1 else f"{len(unusual):,} remarks on pictures that are"
+    _say("unusual", f"{remarks} used all the same")
     rows = [[_inside(row["where"], place), row["part"], escape(row["what"])] for row in unusual[:MOST_UNUSUAL]]
     print_table(("where", "part", "remark"), rows, wraps={"where": 30, "remark": 20})
     if len(unusual) > MOST_UNUSUAL:

@@ -6,7 +6,7 @@ import shlex
 import sys
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, get_args
 
 import tyro
 
@@ -17,6 +17,7 @@ from vitscope.core.config import config, field_names, require
 from vitscope.core.errors import EXIT_DONE, EXIT_FAILED, UsageError
 from vitscope.core.run_layout import CONFIG, folder_before, is_run_folder, runs_in
 from vitscope.core.suggest import did_you_mean, plainly
+from vitscope.core.switch import Switch
 from vitscope.recipes import RECIPES
 from vitscope.train.config import TrainConfig
 from vitscope.train.config.read import read_train_config
@@ -41,12 +42,20 @@ class DoctorCommand(EverydayFlags):
     The exit code is 0 whatever is found, 1 only where it could not examine.
     """
 
+    examples: ClassVar[dict[str, str]] = {
+        **EverydayFlags.examples,
+        "only": "data settings",
+        "html": "report.html",
+        "fix": "better.yaml",
+        "replay": "runs/first/diagnostics/bad-step-000123",
+    }
+
     recipe: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[RECIPE_OR_YAML_OR_RUN]")] = None
     """A recipe of `vitscope train --list`, a YAML file with settings, or a run's folder."""
-    quick: bool = False
-    """Only the checks that take seconds."""
+    quick: Switch = False
+    """Run only the checks that take seconds."""
     only: tuple[str, ...] = ()
-    """Only checks of these names or stages (data, settings, forward, backward, training)."""
+    """Run only checks of these names or stages (data, settings, forward, backward, training)."""
     html: str | None = None
     """Also write a page with pictures to this file; one that is there is replaced."""
     lang: Literal["en", "zh"] = "en"
@@ -56,7 +65,7 @@ class DoctorCommand(EverydayFlags):
     replay: str | None = None
     """Take a bad step of a run again (runs/NAME/diagnostics/bad-step-000123) and name the layer and operation that
     went wrong first."""
-    json: bool = False
+    json: Switch = False
     """Print JSON."""
 
     def __post_init__(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import tyro
 
@@ -15,6 +15,7 @@ from vitscope.core.errors import EXIT_DONE, UsageError, expected
 from vitscope.core.flags import parse_flags
 from vitscope.core.run_layout import CONFIG, MODEL
 from vitscope.core.strict_json import encode
+from vitscope.core.switch import Switch
 from vitscope.data.config import DataConfig
 from vitscope.sparse.config import TRAIN
 from vitscope.train.config.read import read_train_config
@@ -24,27 +25,29 @@ PROG = "vitscope eval"
 
 @config
 class EvalCommand:
-    """Measure a trained model: accuracy with its 95 % interval, loss, each class, what is taken for what.
+    """Measure a trained model: accuracy with its 95 % interval, loss, each class, which classes are confused.
 
     RUN_OR_MODEL is the folder of a run, whose own data are taken, or of a model, for which --data is needed.
     """
+
+    examples: ClassVar[dict[str, str]] = {"data": "photos"}
 
     source: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_MODEL")] = None
     """The folder of a run or of a saved model."""
     data: str | None = None
     """Other data than the run's: a built-in set, a folder or file, or a name under $VITSCOPE_DATA or data/."""
     part: Literal["train", "val", "test"] = "test"
-    """Which part of the data."""
+    """Which part of the data to measure on."""
     batch_size: int = 256
     """Pictures at once."""
-    calibrate: bool = False
+    calibrate: Switch = False
     """Also tell how far its confidence can be trusted: the calibration error, and the temperature, chosen on the
     validation part, that brings it down."""
-    swap_test: bool = False
+    swap_test: Switch = False
     """Also try the usual normalisations on up to 1,000 pictures, and say if one suits the model better than its own."""
     device: str = "auto"
-    """auto, cpu, cuda, cuda:N or mps."""
-    json: bool = False
+    """Where to compute: auto, cpu, cuda, cuda:N or mps."""
+    json: Switch = False
     """Print JSON instead of tables."""
 
     def __post_init__(self) -> None:

@@ -73,10 +73,10 @@ def _print_classes(classes: list[dict[str, Any]]) -> None:
 def _print_confusions(confusions: list[dict[str, Any]]) -> None:
     out = console()
     if not confusions:
-        out.print("\nnothing is taken for anything else", markup=False)
+        out.print("\nno class is confused with another", markup=False)
         return
     out.print()
     rows = [[escape(row["true"]), escape(row["predicted"]), f"{row['count']:,}"] for row in confusions]
-    print_table(["is", "taken for", "times"], rows[:MOST_CONFUSIONS], numbers=["times"])
+    print_table(["true", "predicted", "count"], rows[:MOST_CONFUSIONS], numbers=["count"])
     if len(rows) > MOST_CONFUSIONS:
         out.print(f"and {len(rows) - MOST_CONFUSIONS:,} more pairs", markup=False)

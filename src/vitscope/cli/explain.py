@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import tyro
 
@@ -18,6 +18,7 @@ from vitscope.core.config import config, require
 from vitscope.core.errors import EXIT_DONE, InputError, UsageError
 from vitscope.core.flags import parse_flags
 from vitscope.core.strict_json import encode
+from vitscope.core.switch import Switch
 
 if TYPE_CHECKING:
     from vitscope.infer.predictor import Predictor
@@ -36,38 +37,40 @@ class ExplainCommand:
     to other places.
     """
 
+    examples: ClassVar[dict[str, str]] = {"target": "cat", "out": "map.png"}
+
     model: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")] = None
-    """Who looks."""
+    """The model that looks at the picture."""
     image: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE")] = None
-    """At what: a file."""
+    """The picture: a file."""
     method: Literal["attention", "rollout", "gradient_rollout"] | None = None
     """attention: the weights of one layer, the default. rollout: through all layers. gradient_rollout: what speaks for
     the class."""
     layer: int | None = None
-    """Which layer's attention, from 0 or from the end (by default the last with heads); of a rollout, the last it goes
-    through."""
+    """Which layer's attention to show, from 0 or from the end (by default the last with heads); of a rollout, the last
+    it goes through."""
     head: int | None = None
-    """Which head; by default the mean of all."""
+    """Which head to show; by default the mean of all."""
     target: str | None = None
     """The class to explain, by its label or number; by default the likeliest."""
     patch: tuple[int, int] | None = None
-    """Where this patch looks, by row and column, instead of what the head reads."""
+    """Show where this patch looks, by row and column, instead of what the head reads."""
     out: str | None = None
     """A PNG file or a folder to write to; by default IMAGE-METHOD.png in the current folder, numbered where there is
     one."""
-    sheet: bool = False
+    sheet: Switch = False
     """Also draw a small map for every head of every layer."""
-    tokens: bool = False
+    tokens: Switch = False
     """Also draw who looks at whom in the layer, token by token."""
-    feature_maps: bool = False
+    feature_maps: Switch = False
     """Also draw the filters that read pixels, and maps of what the layers see."""
-    overlay: bool = False
+    overlay: Switch = False
     """Also write the map over the picture alone, at the picture's own size."""
-    overwrite: bool = False
+    overwrite: Switch = False
     """Replace files of these names."""
     device: str = "auto"
-    """auto, cpu, cuda, cuda:N or mps."""
-    json: bool = False
+    """Where to compute: auto, cpu, cuda, cuda:N or mps."""
+    json: Switch = False
     """Print JSON."""
 
     def __post_init__(self) -> None:

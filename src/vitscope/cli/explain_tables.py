@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from vitscope.infer.prediction import Prediction
 
 MOST_NAMED = 5
+ENTROPY_DIGITS = 2
+"""Of the most there can be as of the rest: else a head that looks everywhere seems to exceed it."""
 
 
 def print_explanation(found: Explanation) -> None:
@@ -26,8 +28,8 @@ def print_explanation(found: Explanation) -> None:
     _say("")
     even = f"{found.even_distance_px:.1f} where a head looks at all patches alike"
     _print_heads(f"mean attention distance in pixels ({even})", found, lambda layer: layer.distance_px, 1)
-    most = math.log2(found.num_tokens)
-    _print_heads(f"entropy of a look in bits (0 one token, {most:.1f} all alike)", found, _entropy, 2)
+    most = f"{math.log2(found.num_tokens):.{ENTROPY_DIGITS}f}"
+    _print_heads(f"entropy of a look in bits (0 one token, {most} all alike)", found, _entropy, ENTROPY_DIGITS)
     _say(_norms(found))
 
 

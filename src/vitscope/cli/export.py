@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import tyro
 
@@ -13,6 +13,7 @@ from vitscope.core.config import config
 from vitscope.core.errors import EXIT_DONE, UsageError
 from vitscope.core.flags import parse_flags
 from vitscope.core.strict_json import encode
+from vitscope.core.switch import Switch
 
 PROG = "vitscope export"
 
@@ -28,8 +29,10 @@ class ExportCommand:
     Where it says something else nothing is left of it, and an older file stays as it was.
     """
 
+    examples: ClassVar[dict[str, str]] = {"out": "model.onnx", "images": "photos"}
+
     model: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")] = None
-    """What to export."""
+    """The model to export."""
     format: Literal["onnx", "pt2"] | None = None
     """Which kind of file; by default what --out ends in."""
     out: str | None = None
@@ -37,16 +40,16 @@ class ExportCommand:
     img_size: int | tuple[int, int] | None = None
     """Another picture size, or height and width: positions are resampled."""
     dtype: Literal["fp32", "fp16", "bf16"] = "fp32"
-    """What the file counts in; its input and output stay float32. ONNX has no bf16."""
+    """The type of the numbers in the file; its input and output stay float32. ONNX has no bf16."""
     opset: int | None = None
     """Version of ONNX's operators, 18 to 23; 20 by default."""
-    pixels: bool = False
+    pixels: Switch = False
     """Let the file take uint8 pixels of the right size, and normalise them itself."""
     images: tuple[str, ...] = ()
     """Pictures of your own to compare with, files or folders: the first 100 count. Two photographs by default."""
-    overwrite: bool = False
+    overwrite: Switch = False
     """Replace an older file."""
-    json: bool = False
+    json: Switch = False
     """Print JSON."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import tyro
 
@@ -13,6 +13,7 @@ from vitscope.core.config import config, require
 from vitscope.core.errors import EXIT_DATA, EXIT_DONE, UsageError
 from vitscope.core.flags import parse_flags
 from vitscope.core.strict_json import encode
+from vitscope.core.switch import Switch
 
 PROG = "vitscope features"
 
@@ -27,10 +28,20 @@ class FeaturesCommand:
     taken again. Where one folder is given, and all pictures lie in folders within it, those are their classes.
     """
 
+    examples: ClassVar[dict[str, str]] = {
+        "out": "features.npz",
+        "nearest": "photo.jpg",
+        "map": "map.png",
+        "knn": "photos",
+        "probe": "photos",
+        "layers": "-1",
+        "sheet": "nearest.png",
+    }
+
     model: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")] = None
-    """Whose features."""
+    """The model whose features are taken."""
     images: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGES...")] = ()
-    """Of which pictures; not needed for --knn and --probe, which name their own."""
+    """The pictures: files, folders, patterns or a data set; not needed for --knn and --probe, which name their own."""
     out: str | None = None
     """Write the features to this file: .npz or .parquet."""
     nearest: str | None = None
@@ -49,10 +60,10 @@ class FeaturesCommand:
     """`pooled` as for the model's own head, the class token, the mean of the patches, every patch, a map (D, h, w), or
     all tokens."""
     norm: bool = True
-    """After the model's last norm, wherever it fits; off: before it."""
+    """Take features after the model's last norm, wherever it fits; off: before it."""
     store: Literal["fp32", "fp16", "bf16"] = "fp32"
-    """What features are kept in; bf16 lies in the file as 16 bits each (uint16)."""
-    overwrite: bool = False
+    """The type features are stored in; bf16 lies in the file as 16 bits each (uint16)."""
+    overwrite: Switch = False
     """Replace the file --out names."""
     top_k: int = 5
     """How many pictures --nearest names."""
@@ -61,7 +72,7 @@ class FeaturesCommand:
     `none` draws none."""
     map_by: Literal["pca", "tsne"] = "pca"
     """How the map is laid out: the two directions features vary most in, or t-SNE."""
-    thumbnails: bool = False
+    thumbnails: Switch = False
     """Draw the pictures themselves on the map, instead of points."""
     k: tuple[int, ...] = (10, 20, 100, 200)
     """Numbers of neighbours --knn tries."""
@@ -74,8 +85,8 @@ class FeaturesCommand:
     dtype: Literal["fp32", "bf16", "fp16"] = "fp32"
     """The type of the arithmetic: the last two are quicker on a GPU, and less exact."""
     device: str = "auto"
-    """auto, cpu, cuda, cuda:N or mps."""
-    json: bool = False
+    """Where to compute: auto, cpu, cuda, cuda:N or mps."""
+    json: Switch = False
     """Print JSON."""
 
     def __post_init__(self) -> None:

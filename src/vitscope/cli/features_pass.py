@@ -13,6 +13,7 @@ from vitscope.cli.progress import progress_bar
 from vitscope.cli.writing import writing
 from vitscope.core.dtypes import TORCH_DTYPES
 from vitscope.core.errors import DataError, UsageError
+from vitscope.core.near_path import did_you_mean_path
 from vitscope.infer.features.collect import MOST_DRAWN, MapPoints, collect, pass_on
 from vitscope.infer.features.extract import features_of, reading_of
 from vitscope.infer.features.features import Features
@@ -119,7 +120,11 @@ def _asked(command: FeaturesCommand, predictor: Predictor, feature: Feature, loo
         dtype=torch.float32,
     )
     if found.bad:
-        raise DataError(f"--nearest cannot be read: {found.bad[0].reason}", where=path, fix="give another picture")
+        raise DataError(
+            f"--nearest cannot be read: {found.bad[0].reason}",
+            where=path,
+            fix=did_you_mean_path(path) or "give another picture",
+        )
     return Nearest(found.only[0], top_k=command.top_k, without=looked.same_file(path))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from rich.markup import escape
 
 from vitscope.cli.console import console, in_bytes, print_table
+from vitscope.core.near_path import did_you_mean_path
 
 MOST_BAD = 10
 
@@ -61,7 +62,8 @@ def _print_bad(bad: Sequence[dict[str, Any]]) -> None:
     out.print(f"{_pictures(len(bad))} could not be read:", markup=False)
     for one in bad[:MOST_BAD]:
         name = one["path"] or f"picture {one['place']}"
-        out.print(f"  {name}: {one['reason']}", markup=False, soft_wrap=True)
+        meant = did_you_mean_path(one["path"] or "")
+        out.print(f"  {name}: {one['reason']}{f'; {meant}' if meant else ''}", markup=False, soft_wrap=True)
     if len(bad) > MOST_BAD:
         out.print(f"  and {len(bad) - MOST_BAD:,} more; --json lists all", markup=False)
 

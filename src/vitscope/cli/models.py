@@ -14,6 +14,7 @@ from vitscope.core.config import config, field_names, require
 from vitscope.core.errors import EXIT_DONE, ConfigError, UsageError, expected
 from vitscope.core.flags import parse_flags
 from vitscope.core.run_layout import MODEL, is_run_folder
+from vitscope.core.switch import Switch
 from vitscope.models.config import ModelConfig, Wishes
 from vitscope.models.variants import VARIANTS, is_classifier
 from vitscope.weights.create import with_settings
@@ -35,11 +36,11 @@ class ModelsCommand:
 
     name: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[NAME]")] = None
     """A model, a run or saved model's folder, or a part of names or a wildcard to search for."""
-    trace: bool = False
+    trace: Switch = False
     """Show the shape after every stage instead of the costs."""
     batch: int = 1
     """Images in a batch, for memory and shapes."""
-    advise: bool = False
+    advise: Switch = False
     """Say which model suits; describe your case with --images, --img-size, --memory-gb and --wish."""
     images: int | None = None
     """With --advise: how many pictures you can train on."""
@@ -51,7 +52,7 @@ class ModelsCommand:
     """Side of your pictures in pixels, or height and width (short for --model.img-size)."""
     num_classes: int | None = None
     """Classes of the head (short for --model.num-classes)."""
-    json: bool = False
+    json: Switch = False
     """Print JSON instead of a table."""
 
     def __post_init__(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import tyro
 
@@ -16,7 +16,9 @@ from vitscope.cli.progress import progress_bar
 from vitscope.core.config import config, require
 from vitscope.core.errors import EXIT_DATA, EXIT_DONE, UsageError, expected
 from vitscope.core.flags import parse_flags
+from vitscope.core.near_path import did_you_mean_path
 from vitscope.core.strict_json import encode
+from vitscope.core.switch import Switch
 
 PROG = "vitscope predict"
 
@@ -31,10 +33,12 @@ class PredictCommand:
     A picture that cannot be read gets a line with the reason; the others go on.
     """
 
+    examples: ClassVar[dict[str, str]] = {"keep_float": "head", "out": "answers.csv"}
+
     model: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")] = None
-    """Who is asked; several, with commas between, answer by the mean of their probabilities."""
+    """The model to ask; several, with commas between, answer by the mean of their probabilities."""
     images: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGES...")] = ()
-    """What about."""
+    """The pictures: files, folders or patterns."""
     top_k: int = 5
     """How many classes to name for each picture."""
     views: tuple[Literal["flip", "crops"], ...] = ()
@@ -44,7 +48,7 @@ class PredictCommand:
     weights: tuple[float, ...] = ()
     """How much each of several models counts; all alike by default."""
     temperature: float = 1.0
-    """Divides logits: above 1 the model is less sure of itself. `vitscope eval --calibrate` finds one."""
+    """Divide logits by this: above 1 the model is less sure of itself. `vitscope eval --calibrate` finds one."""
     batch_size: int = 32
     """Pictures at once."""
     dtype: Literal["fp32", "bf16", "fp16", "int8", "int8_weights"] = "fp32"
@@ -55,14 +59,14 @@ class PredictCommand:
     keep_float: tuple[str, ...] = ()
     """With int8: layers that stay floats, by name or pattern."""
     device: str = "auto"
-    """auto, cpu, cuda, cuda:N or mps."""
+    """Where to compute: auto, cpu, cuda, cuda:N or mps."""
     out: str | None = None
     """Write the answers to this file instead of showing a table: .csv, .json, or .jsonl (a picture a line)."""
-    overwrite: bool = False
+    overwrite: Switch = False
     """Replace the file --out names."""
-    csv: bool = False
+    csv: Switch = False
     """Print CSV: path, label, index, confidence, error, and class_1, probability_1, ... of all --top-k classes."""
-    json: bool = False
+    json: Switch = False
     """Print JSON."""
 
     def __post_init__(self) -> None:
@@ -122,6 +126,12 @@ def _members(model: str) -> list[str]:
     return names
 
 
+def _reason(told: Any) -> str:
+    """Why there is no answer; of a path that leads nowhere, also which was meant."""
+    meant = did_you_mean_path(told.path or "")
+    return told.error or "" if meant is None else f"{told.error}; {meant}"
+
+
 def _print_written(path: Path, found: Sequence[Any]) -> None:
     bad = sum(told.error is not None for told in found)
     about = f"{len(found)} {'picture' if len(found) == 1 else 'pictures'}{f', {bad} of them with an error' * bool(bad)}"
@@ -142,7 +152,7 @@ def _print_tables(found: Sequence[Any]) -> None:
     for told in found:
         sure = "" if told.confidence is None else f"{told.confidence:.1%}"
         also = ", ".join(f"{guess.label} {guess.probability:.1%}" for guess in told.top_k[1:3])
-        said = told.label if told.error is None else f"error: {told.error}"
+        said = told.label if told.error is None else f"error: {_reason(told)}"
         agreed = "" if told.agreement is None else f"{told.agreement:.0%}"
         rows.append((escape(told.path or ""), escape(said or ""), sure, agreed, escape(also)))
     columns = ["picture", "class", "probability", "agreement", "then"]

@@ -6,7 +6,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import tyro
 
@@ -27,16 +27,18 @@ class ServeCommand(ServeConfig):
     requests are looked at together. Only this machine is answered; others need --host and a token. Ctrl-C ends it.
     """
 
+    examples: ClassVar[dict[str, str]] = {"token_file": "token.txt"}
+
     model: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")] = None
-    """Who is asked."""
+    """The model to serve."""
     token_file: str | None = None
     """A file that holds the token clients must send. Without it $VITSCOPE_TOKEN is looked at."""
     temperature: float = 1.0
-    """Divides logits: above 1 the model is less sure of itself. `vitscope eval --calibrate` finds one."""
+    """Divide logits by this: above 1 the model is less sure of itself. `vitscope eval --calibrate` finds one."""
     dtype: Literal["fp32", "bf16", "fp16"] = "fp32"
     """The type of the arithmetic: the last two are quicker on a GPU, and less exact."""
     device: str = "auto"
-    """auto, cpu, cuda, cuda:N or mps."""
+    """Where to compute: auto, cpu, cuda, cuda:N or mps."""
 
 
 def run(args: Sequence[str]) -> int:

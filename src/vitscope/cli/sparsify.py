@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import tyro
 
@@ -24,6 +24,7 @@ from vitscope.core.run_layout import CONFIG, MODEL, RUNS, STATUS, is_run_folder
 from vitscope.core.status_file import StatusFile
 from vitscope.core.strict_json import encode
 from vitscope.core.suggest import did_you_mean
+from vitscope.core.switch import Switch
 from vitscope.recipes import RECIPES
 from vitscope.sparse.config import SEED, SPARSE, SparseConfig
 from vitscope.train.config import TrainConfig
@@ -42,19 +43,21 @@ class SparsifyCommand(EverydayFlags, SparseConfig):
     (`--section.key value`); --epochs is of each round.
     """
 
+    examples: ClassVar[dict[str, str]] = {**EverydayFlags.examples, "out": "runs/small"}
+
     recipe: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[RECIPE_OR_YAML_OR_RUN]")] = None
     """A recipe of `vitscope train --list`, a YAML file with settings, or a trained run."""
     epochs: int | None = None
-    """Of each round; the recipe's or run's own by default."""
-    pretrained: bool = False
+    """Epochs of each round; by default the recipe's or run's own."""
+    pretrained: Switch = False
     """Begin with the weights published for the model. One that has none begins with new weights, and that is said."""
     out: str | None = None
     """The experiment's folder; by default a new one under runs/."""
-    resume: bool = False
+    resume: Switch = False
     """Go on with what is in --out: after Ctrl-C, a kill, or with more rounds, seeds or controls."""
-    overwrite: bool = False
+    overwrite: Switch = False
     """Replace the experiment that is in --out."""
-    json: bool = False
+    json: Switch = False
     """Print the rows and the verdicts as JSON."""
 
     def __post_init__(self) -> None:

@@ -17,10 +17,12 @@ from vitscope.core.environment import process_place
 from vitscope.core.errors import EXIT_DONE, UsageError, expected
 from vitscope.core.run_folder import RunFolder
 from vitscope.core.run_layout import CONFIG, is_run_folder
+from vitscope.core.run_view import read_run
 from vitscope.core.strict_json import encode
 from vitscope.core.yaml import to_yaml
 from vitscope.recipes import RECIPES
 from vitscope.train.config import TrainConfig
+from vitscope.train.config.metric import is_larger_better
 from vitscope.train.config.read import read_train_config
 
 if TYPE_CHECKING:
@@ -63,6 +65,7 @@ def run(args: Sequence[str]) -> int:
             resume_from=command.resume_from,
             overwrite=command.overwrite,
             command=_repeatable(command, args),
+            remarks=_chosen_by_nobody(command, config),
             between_steps=[Monitor()] if command.monitor else [],
             stop=stop,
         )
@@ -87,6 +90,13 @@ def _start(command: TrainCommand, settings: Sequence[str]) -> TrainConfig:
     if command.resumes and not names_data(command, settings):
         return read_train_config(RunFolder.open(command.out or "").config_path)
     return nameless_start(command, settings, prog=PROG)
+
+
+def _chosen_by_nobody(command: TrainCommand, config: TrainConfig) -> list[str]:
+    if command.recipe is not None or command.resumes or command.model is not None or command.init_from is not None:
+        return []
+    epochs = f"{config.loop.epochs:,} epoch{'s' * (config.loop.epochs > 1)}"
+    return [f"no --model given: {config.model.name}, for {epochs}{' (--epochs)' * (command.epochs is None)}"]
 
 
 def _run_name(command: TrainCommand, config: TrainConfig) -> str:
@@ -141,15 +151,24 @@ def report_of(done: Run) -> dict[str, Any]:
     folder = done.folder.path
     place = shlex.quote(str(folder))
     finished = done.state == "finished"
+    seen = read_run(done.folder.path)
     return {
         "state": done.state,
         "run": str(folder),
         "model": str(done.model_folder) if done.model_folder.exists() else None,
         "plots": str(done.folder.plots) if done.folder.plots.exists() else None,
         "best": done.best,
+        "monitor": seen.monitor,
+        "larger_is_better": is_larger_better(seen.monitor, seen.monitor_mode),
         "test": done.test,
         "next": f"vitscope eval {place}" if finished else f"{PROG} --resume --out {place}",
     }
+
+
+def _best(report: dict[str, Any]) -> str:
+    """'best epoch 3 (highest val/accuracy)': the best by one figure need not be the best by another."""
+    which = "highest" if report["larger_is_better"] else "lowest"
+    return f"best epoch {report['best']['epoch']:g} ({which} {report['monitor']})"
 
 
 def _print_report(report: dict[str, Any]) -> None:
@@ -161,7 +180,7 @@ def _print_report(report: dict[str, Any]) -> None:
         pictures = f" ({count:,.0f} pictures)" if count is not None else ""
         figures.append(f"test accuracy {test['test/accuracy']:.2%}{pictures}")
     if best is not None and "val/accuracy" in best:
-        figures.append(f"best validation accuracy {best['val/accuracy']:.2%} in epoch {best['epoch']:g}")
+        figures.append(f"{_best(report)}: validation accuracy {best['val/accuracy']:.2%}")
     if report["state"] != "finished":
         figures.insert(0, report["state"])
     places = [f"run {report['run']}/"]

@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import tyro
 
@@ -22,6 +22,7 @@ from vitscope.core.errors import ConfigError, UsageError
 from vitscope.core.flags import flag_names, parse_flags, refuse_unknown_flags
 from vitscope.core.run_layout import is_run_folder
 from vitscope.core.suggest import nearest
+from vitscope.core.switch import Switch
 from vitscope.data.config import augmentation, strength_of
 from vitscope.models.variants import is_classifier
 from vitscope.recipes import RECIPES
@@ -56,7 +57,7 @@ SYNONYMS = {
     "bs": "batch-size",
     "output": "out",
     "output-dir": "out",
-    "pretrained": "from",
+    "pretrained": "from timm/NAME",
     "init": "from",
     "arch": "model",
     "continue": "resume",
@@ -71,6 +72,14 @@ E = TypeVar("E", bound="EverydayFlags")
 class EverydayFlags:
     """Short names for the settings of a run that everybody needs."""
 
+    examples: ClassVar[dict[str, str]] = {
+        "data": "photos",
+        "model": "vit_tiny",
+        "device": "cpu",
+        "init_from": "runs/first",
+        "teacher": "runs/first",
+    }
+
     recipe: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[RECIPE_OR_YAML]")] = None
     """A recipe (see --list), or a YAML file with settings."""
     data: str | None = None
@@ -81,22 +90,23 @@ class EverydayFlags:
     augment: Literal["none", "basic", "medium", "strong"] | None = None
     """How strongly pictures are varied."""
     epochs: int | None = None
-    """Times through the training pictures."""
+    """How many times to go through the training pictures."""
     batch_size: int | None = None
     """Pictures per step."""
     lr: float | None = None
     """Learning rate at the top of the schedule."""
     seed: int | None = None
-    """Of initial weights, order, augmentation and dropout."""
+    """Seed for initial weights, data order, augmentation and dropout."""
     device: str | None = None
-    """auto, cpu, cuda, cuda:N or mps."""
+    """Where to compute: auto, cpu, cuda, cuda:N or mps."""
     init_from: Annotated[str | None, tyro.conf.arg(aliases=("--from",))] = None
-    """Whose model, weights and preprocessing training begins with: a run, a model folder (timm's and Hugging Face's
-    too), a name on the hub such as timm/vit_tiny_patch16_224.augreg_in21k_ft_in1k, or, with --model, a weights file."""
+    """Start training from this model, with its weights and preprocessing: a run, a model folder (timm's and Hugging
+    Face's too), a name on the hub such as timm/vit_tiny_patch16_224.augreg_in21k_ft_in1k, or, with --model, a weights
+    file."""
     teacher: str | None = None
     """A run or model folder to learn from beside the labels."""
-    deterministic: bool = False
-    """Only algorithms that give the same bits every time. Slower on a GPU."""
+    deterministic: Switch = False
+    """Use only algorithms that give the same bits every time. Slower on a GPU."""
 
 
 @config
@@ -108,21 +118,27 @@ class TrainCommand(EverydayFlags):
     Flags win over the recipe or file. `vitscope train runs/NAME/config.yaml` repeats a run.
     """
 
+    examples: ClassVar[dict[str, str]] = {
+        **EverydayFlags.examples,
+        "out": "runs/first",
+        "resume_from": "last",
+    }
+
     out: str | None = None
     """The run folder; by default a new one under runs/."""
-    resume: bool = False
+    resume: Switch = False
     """Continue the newest good checkpoint of --out; the recipe may be left out."""
     resume_from: str | None = None
     """Continue exactly this checkpoint: a name such as step-000123, last or best in --out, or a path."""
-    overwrite: bool = False
+    overwrite: Switch = False
     """Replace the run that is in --out."""
-    monitor: bool = False
+    monitor: Switch = False
     """Watch every layer: gradients, updates, activations, attention; warn by name, keep rows in diagnostics/."""
-    print_config: bool = False
-    """Print all settings as YAML (or JSON) and leave."""
-    list: bool = False
-    """Show the recipes and leave."""
-    json: bool = False
+    print_config: Switch = False
+    """Print all settings as YAML (or JSON) and exit."""
+    list: Switch = False
+    """Show the recipes and exit."""
+    json: Switch = False
     """Print the result as JSON."""
 
     def __post_init__(self) -> None:
@@ -255,7 +271,8 @@ def _refuse_unknown(default: EverydayFlags, args: Sequence[str], prog: str) -> N
         flag = arg[2:].partition("=")[0].replace("_", "-")
         if not re.match(r"--[A-Za-z]", arg) or flag in known:
             continue
-        near = [SYNONYMS[flag]] if SYNONYMS.get(flag) in known else nearest(flag, known, limit=1, likeness=0.8)
+        ours = SYNONYMS.get(flag)
+        near = [ours] if ours is not None and ours.split()[0] in known else nearest(flag, known, limit=1, likeness=0.8)
         if near:
             raise UsageError(f"unknown flag '--{flag}'", where=prog, fix=f"did you mean '--{near[0]}'?")
         refuse_unknown_flags(TrainConfig(), [arg], prog=prog)

@@ -32,7 +32,7 @@ def config(cls: type[C]) -> type[C]:
     """Make `cls` a frozen keyword-only dataclass whose fields are type-checked.
 
     Class attributes `synonyms` and `value_synonyms` (other people's word -> ours) feed the "you mean ..." of unknown
-    keys and of unknown choices.
+    keys and of unknown choices; `examples` (field -> a value) is what a flag that was left without one is told.
     """
     rules = getattr(cls, "__post_init__", None)  # its own, or those of the config it extends
 

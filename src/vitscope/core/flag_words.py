@@ -1,17 +1,24 @@
-"""What a flag takes, in words for whoever types it, and an example."""
+"""What a flag takes, in words for whoever types it, an example, and how what was typed should have been."""
 
 from __future__ import annotations
 
+import re
 import types
 import typing
+from collections.abc import Sequence
 from typing import Any
 
 from vitscope.core.config import describe_type
 
-ONE = {int: "a whole number", float: "a number", str: "a word"}
-MANY = {int: "whole numbers", float: "numbers", str: "words"}
+ONE = {int: "a whole number", float: "a number", str: "a value"}
+MANY = {int: "whole numbers", float: "numbers", str: "values"}
 MANY_OF = {ONE[kind]: MANY[kind] for kind in ONE}
 EXAMPLES = {int: "10", float: "0.1"}
+BRACKETS = ("[", "(", "{")
+WHOLE = re.compile(r"[+-]?\d+")
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
+DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+(e[+-]?\d+)?", re.IGNORECASE)
+THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+")
 
 
 def wanted(hint: Any) -> str:
@@ -31,7 +38,9 @@ def wanted(hint: Any) -> str:
 
 
 def example(hint: Any, given: Any = None) -> str | None:
-    """Of numbers only: the value it has anyhow, or any."""
+    """The value it has anyhow; of numbers, any."""
+    if isinstance(given, str) and given:
+        return given
     values = given if isinstance(given, tuple) else (given,)
     if values and all(isinstance(one, int | float) and not isinstance(one, bool) for one in values):
         return " ".join(str(one) if isinstance(one, int) else f"{one:g}" for one in values)
@@ -40,6 +49,32 @@ def example(hint: Any, given: Any = None) -> str | None:
     if typing.get_origin(kind) is tuple and args and args[0] in EXAMPLES:
         return " ".join([EXAMPLES[args[0]]] * (1 if args[-1] is Ellipsis else len(args)))
     return EXAMPLES.get(kind)
+
+
+def as_flags_take_it(hint: Any, given: Sequence[str]) -> str | None:
+    """Numbers as other tools and languages write them, as they are typed here: '[64,64]' -> '64 64', '0,001' ->
+    '0.001'. None where nothing of that kind was given, or the flag takes other numbers."""
+    if not any("," in word or word.startswith(BRACKETS) for word in given):
+        return None
+    if len(given) == 1 and DECIMAL_COMMA.fullmatch(given[0]) and float in _kinds(hint):
+        return given[0].replace(",", ".")
+    if len(given) == 1 and THOUSANDS.fullmatch(given[0]) and int in _kinds(hint):
+        return given[0].replace(",", "")
+    words = " ".join(given).strip("[](){} ").replace(",", " ").split()
+    return " ".join(words) if any(_takes(kind, words) for kind in _kinds(hint)) else None
+
+
+def _takes(kind: Any, words: Sequence[str]) -> bool:
+    """Whether a type is that of these numbers."""
+    args = typing.get_args(kind)
+    if typing.get_origin(kind) is tuple and args:
+        kinds = args[:1] * len(words) if args[-1] is Ellipsis else args
+    else:
+        kinds = (kind,)
+    numbers = {int: WHOLE, float: NUMBER}
+    return len(kinds) == len(words) and all(
+        one in numbers and numbers[one].fullmatch(word) is not None for one, word in zip(kinds, words, strict=True)
+    )
 
 
 def _kinds(hint: Any) -> list[Any]:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from vitscope.core.config import field_names, field_types, is_config, literal_choices, shortened
 from vitscope.core.errors import ConfigError, UsageError, expected
-from vitscope.core.flag_words import example, wanted
+from vitscope.core.flag_words import as_flags_take_it, example, wanted
 from vitscope.core.suggest import did_you_mean, nearest
 
 C = TypeVar("C")
@@ -48,7 +48,7 @@ def parse_flags(default: C, args: Sequence[str], *, prog: str) -> C:
 
 def flag_names(cfg: Any, prefix: str = "") -> Iterator[str]:
     """Every flag of a config, dotted and with hyphens, without the leading `--`."""
-    positionals = _positionals(type(cfg))
+    positionals, switches = _positionals(type(cfg)), _switches(type(cfg))
     for field in dataclasses.fields(cfg):
         if field.name in positionals:
             continue
@@ -58,7 +58,7 @@ def flag_names(cfg: Any, prefix: str = "") -> Iterator[str]:
             yield from flag_names(value, f"{name}.")
         else:
             yield name
-            if isinstance(value, bool):
+            if isinstance(value, bool) and field.name not in switches:
                 yield f"{prefix}no-{field.name.replace('_', '-')}"
 
 
@@ -73,8 +73,8 @@ def refuse_unknown_flags(cfg: Any, args: Sequence[str], *, prog: str) -> None:
             continue
         flag, equals, value = arg[2:].partition("=")
         flag = flag.replace("_", "-")
-        if equals and _is_switch(cfg, flag):
-            raise _switch_with_a_value(flag, value, prog)
+        if equals and flag in known and _is_switch(cfg, flag):
+            raise _switch_with_a_value(cfg, flag, value, prog)
         if flag not in known:
             fix = _near_flags(flag, known, dict(_flag_synonyms(cfg))) or _see_help(prog)
             raise UsageError(f"unknown flag {shortened(arg.partition('=')[0])}", where=prog, fix=fix)
@@ -92,13 +92,14 @@ def _near_flags(flag: str, known: list[str], synonyms: dict[str, str]) -> str | 
     return "did you mean " + " or ".join(f"'--{name}'" for name in near) + "?" if near else None
 
 
-def _switch_with_a_value(flag: str, value: str, prog: str) -> UsageError:
+def _switch_with_a_value(cfg: Any, flag: str, value: str, prog: str) -> UsageError:
     section, dot, leaf = flag.removeprefix("--").replace("_", "-").rpartition(".")
     leaf = leaf.removeprefix("no-")
+    on, off = f"{section}{dot}{leaf}", f"{section}{dot}no-{leaf}"
     return UsageError(
         expected(f"--{flag.removeprefix('--')}", "nothing, it is a switch", shortened(value)),
         where=prog,
-        fix=f"'--{section}{dot}{leaf}' switches it on, '--{section}{dot}no-{leaf}' off",
+        fix=f"'--{on}' switches it on, '--{off}' off" if off in flag_names(cfg) else f"'--{on}' alone switches it on",
     )
 
 
@@ -115,8 +116,19 @@ def _positionals(cls: type) -> set[str]:
     """Fields that are given by their place, without a flag."""
     import tyro
 
+    return _marked(cls, tyro.conf.Positional)
+
+
+def _switches(cls: type) -> set[str]:
+    """Fields of the kind `Switch`."""
+    import tyro
+
+    return _marked(cls, tyro.conf.FlagCreatePairsOff)
+
+
+def _marked(cls: type, marker: Any) -> set[str]:
     hints = typing.get_type_hints(cls, include_extras=True)
-    return {name for name, hint in hints.items() if tyro.conf.Positional in getattr(hint, "__metadata__", ())}
+    return {name for name, hint in hints.items() if marker in getattr(hint, "__metadata__", ())}
 
 
 def _flag_synonyms(cfg: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
@@ -145,18 +157,24 @@ def _refusal(default: Any, args: Sequence[str], box: str, prog: str) -> UsageErr
     message = _message(box)
     if message.startswith("Unrecognized"):
         return _left_over(default, args, message.partition(": ")[2], prog)
-    named = re.search(r"--[A-Za-z][\w.-]*", message)
-    hint = _type_of_flag(default, named.group()) if named else None
-    if named is None or hint is None:
+    named = re.search(r"--[A-Za-z][\w.-]*(/--[A-Za-z][\w.-]*)*", message)
+    flags = named.group().split("/") if named else []  # more than one where a flag has several names
+    name = next((flag for flag in flags if _type_of_flag(default, flag) is not None), None)
+    if name is None:
         return UsageError(message, where=prog, fix=_see_help(prog))
-    given = _given(args, named.group())
+    hint, flag = _type_of_flag(default, name), flags[0]
+    given = next(filter(None, (_given(args, one) for one in flags)), [])
     choices = [choice for choice in literal_choices(hint) if isinstance(choice, str)]
     near = did_you_mean(given[0], choices) if given and choices else None
-    shown = example(hint, _value_of_flag(default, named.group()))
+    meant = as_flags_take_it(hint, given)
+    if meant is not None:
+        near = f"`{flag} {meant}`"
+    held, field = _holder(default, name)
+    shown = getattr(held, "examples", {}).get(field) or example(hint, getattr(held, field, None))
     return UsageError(
-        expected(named.group(), wanted(hint), " ".join(map(shortened, given[:9])) if given else "nothing"),
+        expected(flag, wanted(hint), " ".join(map(shortened, given[:9])) if given else "nothing"),
         where=prog,
-        fix=near or (f"`{named.group()} {shown}`, for example" if shown else _see_help(prog)),
+        fix=near or (f"`{flag} {shown}`, for example" if shown else _see_help(prog)),
     )
 
 
@@ -164,7 +182,7 @@ def _left_over(default: Any, args: Sequence[str], words: str, prog: str) -> Usag
     """Words nothing asked for: most often the value of a switch, which takes none."""
     for flag, word in itertools.pairwise(args):
         if flag.startswith("--") and _is_switch(default, flag) and words.startswith(word):
-            return _switch_with_a_value(flag, word, prog)
+            return _switch_with_a_value(default, flag, word, prog)
     what = "unknown flag " + shortened(words) if words.startswith("-") else expected(prog, "no more", shortened(words))
     return UsageError(what, where=prog, fix=_see_help(prog))
 
@@ -172,11 +190,6 @@ def _left_over(default: Any, args: Sequence[str], words: str, prog: str) -> Usag
 def _type_of_flag(cfg: Any, flag: str) -> Any:
     held, leaf = _holder(cfg, flag)
     return field_types(type(held)).get(leaf) if is_config(held) else None
-
-
-def _value_of_flag(cfg: Any, flag: str) -> Any:
-    held, leaf = _holder(cfg, flag)
-    return getattr(held, leaf, None)
 
 
 def _holder(cfg: Any, flag: str) -> tuple[Any, str]:

@@ -55,6 +55,12 @@ class RunView:
         return monitor if isinstance(monitor, str) else MONITOR
 
     @property
+    def monitor_mode(self) -> str:
+        """`min`, `max`, or `auto`: small is good for a loss."""
+        mode = self._of_loop("monitor_mode")
+        return mode if isinstance(mode, str) else "auto"
+
+    @property
     def best(self) -> dict[str, Any] | None:
         """The row of the best evaluation, whose weights are in the model folder: the last one marked `best`."""
         marked = [row for row in self._standing(self.monitor) if row.get("best") is True]

@@ -72,6 +72,8 @@ class Advice:
     others: list[Candidate]
     why: list[str]
     cautions: list[str] = field(default_factory=list)
+    begins_pretrained: bool = False
+    """Whether published weights should be fine-tuned first, as the cautions say."""
 
 
 def advise(wishes: Wishes) -> Advice:
@@ -88,7 +90,8 @@ def advise(wishes: Wishes) -> Advice:
     if wishes.side > SMALL_PICTURE:
         family = ("vit_small_imagenet", "vit_base_imagenet", "vit_large_imagenet")
     others = [_candidate(other, wishes) for other in family if other != chosen.name]
-    return Advice(chosen, others, why, _cautions(chosen, wishes))
+    begins_pretrained = "large" in chosen.name or (_has_few(wishes) and wishes.side > SMALL_PICTURE)
+    return Advice(chosen, others, why, _cautions(chosen, wishes), begins_pretrained)
 
 
 def _first_choice(wishes: Wishes) -> tuple[str, list[str]]:
@@ -140,6 +143,10 @@ def _at_size(preset: ViTConfig, side: int) -> ViTConfig:
     return updated(preset, img_size=max(patch, side - side % patch), patch_size=patch)
 
 
+def _has_few(wishes: Wishes) -> bool:
+    return wishes.images is not None and wishes.images < FEW_IMAGES
+
+
 def _too_large(candidate: Candidate, memory_gb: float) -> bool:
     return candidate.memory_bytes > USABLE * memory_gb * GIGABYTE
 
@@ -152,16 +159,39 @@ def _cautions(chosen: Candidate, wishes: Wishes) -> list[str]:
         cautions.append(f"pictures of {wishes.side} pixels will be resized to {chosen.config.img_size}")
     if "large" in chosen.name:
         cautions.append("Large from scratch rarely pays: start from pretrained weights, or take Base")
-    if wishes.images is not None and wishes.images < FEW_IMAGES:
+    if _has_few(wishes) and wishes.side > SMALL_PICTURE:
         cautions.append(
             f"{wishes.images:,} pictures are few: pretrained weights and fine-tuning first (timm's ViT weights load "
             "as they are); from scratch, strong augmentation as in DeiT's recipe next"
         )
+    elif _has_few(wishes):
+        cautions.append(
+            f"{wishes.images:,} pictures are few: strong augmentation as in DeiT's recipe, or the weights of a run on "
+            "similar pictures, fine-tuned (published ones are of larger photographs)"
+        )
     if wishes.wish == "memory" and wishes.side > SMALL_PICTURE:
         cautions.append("int8 saves memory when the model is used, not while it is trained")
+    if wishes.memory_gb is not None and not _too_large(chosen, wishes.memory_gb):
+        cautions += _beside_the_guide(chosen, wishes.memory_gb)
     if wishes.memory_gb is not None and _too_large(chosen, wishes.memory_gb):
         cautions.append(
             f"even {chosen.name} needs about {chosen.memory_bytes / GIGABYTE:.1f} GB at batch {FITTING_BATCH}: "
             "use a smaller batch with accumulation, or gradient checkpointing"
         )
     return cautions
+
+
+def _beside_the_guide(chosen: Candidate, memory_gb: float) -> list[str]:
+    """Why a model fits where the guide would have more memory: its rule of thumb is for larger batches."""
+    if chosen.guide is None or memory_gb >= chosen.guide.minimum:
+        return []
+    measured = chosen.measured
+    took = (
+        f", and took {measured.train_memory_gb:.1f} GB at batch {measured.memory_batch} when measured"
+        if measured
+        else ""
+    )
+    return [
+        f"the guide's rule of thumb asks for {chosen.guide.minimum} GB or more; {chosen.name} needs about "
+        f"{chosen.memory_bytes / GIGABYTE:.1f} GB at batch {FITTING_BATCH}{took}: keep to the largest batch named below"
+    ]

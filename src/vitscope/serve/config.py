@@ -16,7 +16,7 @@ class ServeConfig:
     host: str = "127.0.0.1"
     """Where to listen: 127.0.0.1 is this machine only; 0.0.0.0 is every network it is in, and needs a token."""
     port: int = 8000
-    """0 takes any that is free, and says which."""
+    """The port to listen on; 0 takes any that is free, and says which."""
     max_batch: int = 32
     """The most pictures the model looks at in one go."""
     max_delay_ms: float = 5.0

@@ -86,7 +86,8 @@ class SparseConfig:
         require(
             self.score_batches >= 10, "score_batches", "10 or more: fewer tell of their pictures", self.score_batches
         )
-        require(0 < self.rate < 1, "rate", "a share above 0 and below 1", self.rate)
+        share = f"{self.rate:g} %: --rate {self.rate / 100:g}" if 2 <= self.rate < 100 else None
+        require(0 < self.rate < 1, "rate", "a share above 0 and below 1", self.rate, fix=share)
         require(0 <= self.dense_teaches <= 1, "dense_teaches", "a share from 0 to 1", self.dense_teaches)
         require(0 <= self.fillback <= 1, "fillback", "a share from 0 to 1", self.fillback)
         require(0 < self.growth_share < 1, "growth_share", "a share above 0 and below 1", self.growth_share)

@@ -33,6 +33,7 @@ from vitscope.train.run_log import (
     nothing_left_of_refusals,
     tell_end,
 )
+from vitscope.train.said_of_steps import said_of_classes
 from vitscope.train.setup import lay_out, set_up, settle
 from vitscope.train.show.observer import Observer, Observers
 from vitscope.train.show.progress import Progress
@@ -82,6 +83,7 @@ def fit(
     resume_from: str | Path | None = None,
     overwrite: bool = False,
     command: str | None = None,
+    remarks: Sequence[str] = (),
     after_step: Sequence[AfterStep] = (),
     between_steps: Sequence[BetweenSteps] = (),
     observers: Sequence[Observer] = (),
@@ -94,6 +96,8 @@ def fit(
     `between_steps` look at the run from the host between two steps, `observers` are told of rows and epochs. Ctrl-C and
     SIGTERM save and return a run that is `stopped`; the same call with `resume=True` goes on from there, bit for bit on
     the CPU as if nothing had happened.
+
+    `command` is what was typed for the run, `remarks` what its log is to say of that.
 
     Under torchrun every process makes the same call and they train together; the first one writes, speaks and tells
     `observers`.
@@ -111,7 +115,7 @@ def fit(
 
         # --- what is to be done, and whether it can be: until it is known, nothing of an existing run is lost ---------
         dataset = processes.after_first(lambda: trainable(config.data))
-        wanted = settle(config, dataset)
+        asked, wanted = config, settle(config, dataset)
         refuse_other_settings(wanted, processes)
         lock = FolderLock()
         stack.callback(lock.release)
@@ -147,6 +151,8 @@ def fit(
         for change in changed:
             speak(f"changed since the run began: {change}")
         speak(f"data: {dataset.in_words()}")
+        for sentence in (*remarks, *said_of_classes(asked, dataset.num_classes, command)):
+            speak(sentence)
         if config.optim.scale_lr != "none":
             speak(f"lr {config.optim.lr:g}, scaled ({config.optim.scale_lr}) to {config.lr:g}")
         bench = lay_out(config, dataset, processes.device, processes, epochs_done=epochs_done(checkpoint))

@@ -41,6 +41,7 @@ from vitscope.train.optim.optimizer import Optimizer
 from vitscope.train.optim.schedule import Plateau, lr_table
 from vitscope.train.precision import bf16_would_pay, choose_dtype
 from vitscope.train.processes import ALONE_PROCESSES, Processes
+from vitscope.train.said_of_steps import said_of_updates
 from vitscope.train.show.observer import Observer
 from vitscope.train.shown_pictures import said_of_pictures
 from vitscope.train.signals import StopFlag
@@ -143,9 +144,8 @@ def make_model(bench: Bench, say: Say, *, resumes: bool = False) -> VisionModel:
     # Weights that keep their head go on with their own task, as a round of a sparse experiment does.
     is_fine_tuned = model.certificate is not None and model.certificate.has_new_head
     if is_fine_tuned and config.optim.name in ("adam", "adamw") and config.lr > HIGH_FOR_FINE_TUNING:
-        say(f"a learning rate of {config.lr:g} is one for new weights: for these, 3e-5 to 3e-4 is usual (--lr)")
-    for sentence in said_of_pictures(dataset, bench.preprocess) if remarks else ():
-        say(sentence)
+        usual = "for pretrained weights 3e-5 to 3e-4 is usual (--lr)"
+        say(f"learning rate {config.lr:g} suits training from scratch; {usual}")
     model.preprocessing = bench.preprocess
     return model
 
@@ -203,24 +203,21 @@ def set_up(
     train_loader = bench.loader("train", training=True, say=say, on_bad=on_bad)
     val_loader = bench.loader("val", training=False, say=say, on_bad=on_bad)
     say(f"training pictures: {train_loader.why}")
+    if not resumes:
+        updates = said_of_updates(
+            config, pictures=len(bench.dataset.splits["train"]), steps_per_epoch=train_loader.num_batches
+        )
+        for sentence in (*said_of_pictures(bench.dataset, bench.preprocess), *updates):
+            say(sentence)
     state, objective = make_state(bench, train_loader.num_batches, say, model=model)
     ema = Ema(state.model, config.loop.ema_decay, warmup=config.loop.ema_warmup) if config.loop.ema_decay else None
     hooks: list[AfterStep] = [*after, *([ema] if ema is not None else [])]
     refuse_nameless(hooks)
     if processes.world > 1:
         say(f"{processes.world} processes, {config.data.batch_size // processes.world} pictures of each batch to each")
-        if config.precision.launch == "auto":
-            say("a step is launched as 'eager', kernel by kernel, because there are several processes")
-        elif config.precision.launch != "eager":
-            say(f"launch '{config.precision.launch}' is for one process: several launch kernel by kernel ('eager')")
-    elif config.precision.launch == "auto":
-        say(f"a step is launched as '{bench.launch}', chosen by the device and by the work to come")
-    elif config.precision.launch != bench.launch:
-        say(f"a step is launched as '{bench.launch}': '{config.precision.launch}' is for CUDA, this is {bench.device}")
-    else:
-        say(f"a step is launched as '{bench.launch}', as asked for")
+    say(_said_of_launch(bench))
     if bf16_would_pay(config.precision, config.model.bare, bench.device):
-        say("this CPU multiplies bf16 itself: `--precision.dtype bf16` should train faster")
+        say("this CPU supports bf16 natively: `--precision.dtype bf16` should train faster")
     if processes.is_sharded:
         say(f"fsdp: weights, gradients, optimiser and running mean are cut into {processes.world} shards")
     elif config.loop.parallel == "fsdp":
@@ -295,6 +292,18 @@ def set_up(
     for probe in between:
         probe.begin(work, lambda: next(iter(val_loader.epoch(0))))
     return work
+
+
+def _said_of_launch(bench: Bench) -> str:
+    wish, several = bench.config.precision.launch, bench.processes.world > 1
+    if wish == "auto" and not several:
+        why = "chosen automatically for this device and the work to come"
+    elif several:
+        unlike = "" if wish in ("auto", "eager") else f"; '{wish}' is for one"
+        why = f"kernel by kernel, because there are several processes{unlike}"
+    else:
+        why = "as asked for" if wish == bench.launch else f"'{wish}' is for CUDA, this is {bench.device}"
+    return f"launch mode: {bench.launch} ({why})"
 
 
 def _refuse_in_shards(bench: Bench) -> None:

@@ -1,4 +1,4 @@
-"""What fine-tuning does to pictures that are larger, or more colourful, than those the weights are for."""
+"""What training does to pictures that are larger, or more colourful, than those the model takes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def said_of_pictures(dataset: Dataset, preprocess: PreprocessConfig) -> list[str
     if height > LARGER * down and width > LARGER * across:
         about = f"{height} x {width}" if len({p.size for p in pictures}) == 1 else f"about {height} x {width}"
         said.append(
-            f"pictures of {about} are shrunk to {down} x {across}, the model's size; --model.img-size N shows it more"
+            f"pictures of {about} are shrunk to {down} x {across}, the model's size: a larger --model.img-size keeps "
+            "more detail"
         )
     if preprocess.in_chans == 1 and any(_is_colourful(np.asarray(picture)) for picture in pictures):
         said.append("pictures are made grey, as the model has one channel; --model.in-chans 3 shows it their colours")

@@ -78,7 +78,8 @@ def convert(
     sizes = {"img_size": img_size, "patch_size": patch_size, "in_chans": in_chans, "num_classes": num_classes}
     with open_source(source, alone=config is not None) as opened:
         _refuse_what_cannot_be_held(opened.config, to, sizes)
-        say(f"reading {opened.words}{', and asking the library it comes from' if prove else ''}")
+        has_library = prove and opened.layout != "vitscope"
+        say(f"reading {opened.words}{', and asking the library it comes from' if has_library else ''}")
         model = load_opened(
             opened,
             config=config,

@@ -31,7 +31,7 @@ class DataConfig:
     val_share: float = 0.1
     """Share of the training pictures that becomes validation, where none is given."""
     pool_shares: tuple[float, float, float] = (0.68, 0.12, 0.2)
-    """Train, validation and test, where the pictures are one pool."""
+    """Shares of train, validation and test, where the pictures are one pool."""
     train_limit: int | None = None
     """Train on so many pictures only, drawn by `split_seed` with the classes' shares kept."""
     batch_size: int = 128
@@ -48,23 +48,23 @@ class DataConfig:
     repeats: int = 1
     """Repeated augmentation: each picture of a batch in this many variations; an epoch stays as long as it was."""
     normalisation: Literal["half", "imagenet", "mnist"] = "half"
-    """Mean and std: 0.5, ImageNet's, or MNIST's."""
+    """Which mean and std pixels are normalised by: 0.5, ImageNet's, or MNIST's."""
     mean: tuple[float, ...] | None = None
     """Own mean per channel, instead of the named one's."""
     std: tuple[float, ...] | None = None
     """Own std per channel, instead of the named one's."""
     resize: Literal["centre", "squash"] = "centre"
-    """Pictures that are not square: cut the middle out, or squash the whole."""
+    """What is done with pictures that are not square: cut the middle out, or squash the whole."""
     crop_share: float = 1.0
     """Share of the side the middle cut keeps in evaluation (timm's crop_pct)."""
     interpolation: Literal["bicubic", "bilinear", "nearest"] = "bicubic"
-    """How pixels are resampled."""
+    """How pictures are resampled."""
     resizer: Literal["pillow", "tensor"] = "pillow"
-    """What resamples them in evaluation: Pillow, or torchvision on tensors, as transformers does."""
+    """What resamples pictures in evaluation: Pillow, or torchvision on tensors, as transformers does."""
     bad_limit: float = 0.01
     """Largest share of all pictures that may turn out to be unreadable."""
     pixel_limit: int = PIXEL_LIMIT
-    """Larger pictures are refused before they are decoded."""
+    """Most pixels a picture may have: larger ones are refused before they are decoded."""
     cache: bool = True
     """Keep decoded pictures on the disk for the next run, under the hash of their content."""
 

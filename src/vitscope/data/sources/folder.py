@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Self
 
@@ -83,7 +84,7 @@ def _layout(walk: _Walk) -> dict[str | None, list[str]]:
         raise DataError(
             f"{len(pictures):,} pictures, but no folders that say their class" if pictures else "no pictures found",
             where=printable(str(walk.root)),
-            fix=f"sort the pictures into one folder per class: {LAYOUT}",
+            fix=_whole_set(walk.root) or f"sort the pictures into one folder per class: {LAYOUT}",
         )
     named = sorted(
         (name for name in folders if part_called(name)), key=lambda name: PARTS.index(part_called(name) or "")
@@ -103,6 +104,21 @@ def _layout(walk: _Walk) -> dict[str | None, list[str]]:
         )
     walk.without_class("")
     return {None: folders}
+
+
+def _whole_set(root: Path) -> str | None:
+    """Of a single class's folder: the folder it lies in, where others with pictures lie beside it."""
+    try:
+        above = root.parent if root.name not in ("", "..") else root.resolve().parent
+        if part_called(above.resolve().name):
+            above = above.parent
+        beside = (entry for entry in islice(above.iterdir(), LOOKED_AT) if entry.is_dir() and entry.name[0] != ".")
+        others = [entry for entry in beside if not entry.samefile(root)]
+    except OSError:
+        return None
+    if not any(ImageFolder.looks_like(entry) for entry in others[:10]):
+        return None
+    return f"did you mean '{printable(str(above))}', where each class has a folder?"
 
 
 class _Walk:

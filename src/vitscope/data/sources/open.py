@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from importlib import import_module
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from vitscope.core.environment import data_roots
 from vitscope.core.errors import DataError, UsageError
+from vitscope.core.near_path import did_you_mean_path
 from vitscope.core.suggest import nearest
 from vitscope.data.config import DataConfig
 from vitscope.data.decode import bad_image
@@ -91,23 +91,16 @@ def _unknown(name: str) -> UsageError:
         if entry.is_dir() and not entry.name.startswith(".")
     }
     known = [*BUILTIN, *sorted(found)]
-    near = nearest(name.partition(":")[0], known) or _near_paths(name)
-    roots = ", ".join(map(str, data_roots())) or "$VITSCOPE_DATA is not set, and there is no data/ here"
+    near = nearest(name.partition(":")[0], known)
+    meant = f"did you mean '{near[0]}'?" if near else did_you_mean_path(name)
+    here = [] if Path(name).is_absolute() else ["the current folder"]
+    places = " and ".join([*here, *map(str, data_roots())])
+    no_root = "" if data_roots() else "; $VITSCOPE_DATA is not set, and there is no data/ here"
     return UsageError(
         f"unknown data set '{name}': not a built-in set, not a path",
-        where=f"looked in: {roots}",
-        fix=f"did you mean '{near[0]}'?" if near else f"known here: {', '.join(known)}; or give a path: {LAYOUTS}",
+        where=f"looked in {places}{no_root}" if places else no_root.removeprefix("; "),
+        fix=meant or f"known here: {', '.join(known)}; or give a path: {LAYOUTS}",
     )
-
-
-def _near_paths(name: str) -> list[str]:
-    """Files and folders beside the one that does not exist, with nearly its name."""
-    path = _home_expanded(name)
-    try:
-        beside = [entry.name for entry in islice(path.parent.iterdir(), 1000)]
-    except (OSError, ValueError):
-        return []
-    return [str(path.parent / other) for other in nearest(path.name, beside)]
 
 
 def _home_expanded(name: str) -> Path:

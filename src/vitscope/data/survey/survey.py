@@ -22,6 +22,7 @@ from vitscope.data.in_threads import Scanned, in_threads
 from vitscope.data.sources.source import Stored
 from vitscope.data.splits import PARTS, TRAIN
 from vitscope.data.survey.duplicates import Duplicates, find_duplicates
+from vitscope.data.survey.misnamed import misnamed
 from vitscope.data.survey.near import SIDE
 
 MOST_THREADS = 8
@@ -132,7 +133,8 @@ def survey(dataset: Dataset, *, limit: int = 100_000, progress: Progress | None 
         modes[seen.mode] += 1
         sizes[seen.size] += 1
         grey += seen.grey
-        unusual += [told(seen.index, remark) for remark in seen.remarks]
+        where = source.where(seen.index)
+        unusual += [told(seen.index, remark) for remark in (*seen.remarks, *misnamed(where, seen.format))]
         if seen.plain:
             plain.append(told(seen.index, "a single colour"))
         if part_of[seen.index] == TRAIN and seen.histogram is not None:

@@ -10,6 +10,7 @@ from PIL import Image
 from torch import Tensor
 
 from vitscope.core.errors import InputError, VitscopeError, expected
+from vitscope.core.near_path import did_you_mean_path
 from vitscope.data.decode import BadImageError, decode_image
 from vitscope.data.preprocess import to_pixels
 from vitscope.infer.explain.frame import Frame, frame_of, whole
@@ -56,7 +57,7 @@ def subject_of(predictor: Predictor, picture: Pictures) -> Subject:
         seen = to_pixels(decode_image(content, in_chans=config.in_chans), config)
         shown = decode_image(content, in_chans=3)
     except BadImageError as error:
-        error.fix = error.fix or "give another picture"
+        error.fix = error.fix or did_you_mean_path(name or "") or "give another picture"
         raise
     frame = frame_of((shown.height, shown.width), config)
     return Subject(name, shown, frame, stacked([seen], config, predictor.device, predictor.dtype))

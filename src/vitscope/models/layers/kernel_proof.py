@@ -1,7 +1,7 @@
 """Whether a kernel of our own runs here: each is tried once for its sizes, by running it.
 
 Triton compiles when a kernel first runs, and that fails on machines without a C compiler or Python's headers, or where
-a card has too little room. What fails goes PyTorch's way.
+a card has too little room. What fails falls back to PyTorch.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Proof:
                 return False  # a CUDA graph would record the attempt; whoever warms up first never comes here
             why = _attempted(attempt)
             if why is not None and not any(self.why_not.values()):
-                log.warning("%s goes PyTorch's way: our kernels do not run here (%s)", self.what, why)
+                log.warning("%s falls back to PyTorch: our kernels do not run here (%s)", self.what, why)
             self.why_not[key] = why
         return self.why_not[key] is None
 

@@ -3,7 +3,7 @@
 B batch, N tokens, h heads, d numbers per head. Recomputing the softmax is FlashAttention's idea (Dao et al. 2022,
 arXiv 2205.14135); with N this small all keys of a head fit into one thread block, and nothing else need be kept.
 
-Each pass is proved once for its sizes, by running it (`kernel_proof.py`). What fails goes PyTorch's way.
+Each pass is proved once for its sizes, by running it (`kernel_proof.py`). What fails falls back to PyTorch.
 """
 
 from __future__ import annotations

@@ -16,13 +16,13 @@ class LoopConfig:
     synonyms: ClassVar[dict[str, str]] = {"ema": "ema_decay", "early_stopping": "early_stop"}
 
     epochs: int = 100
-    """Times through the training pictures."""
+    """How many times to go through the training pictures."""
     seed: int = 0
-    """Of initial weights, order, augmentation and dropout. Not of the split."""
+    """Seed for initial weights, data order, augmentation and dropout. The split has its own."""
     device: str = "auto"
-    """auto, cpu, cuda, cuda:N or mps."""
+    """Where to compute: auto, cpu, cuda, cuda:N or mps."""
     threads: int | None = None
-    """Of the CPU, for arithmetic; by default as many as torch takes. A small model is as quick with 1, and beside other
+    """CPU threads for arithmetic; by default as many as torch takes. A small model is as quick with 1, and beside other
     work far quicker."""
     parallel: Literal["ddp", "fsdp"] = "ddp"
     """What each of several processes holds: the whole model (ddp), or its shard of weights, gradients, optimiser and

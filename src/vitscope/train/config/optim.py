@@ -21,23 +21,23 @@ class OptimConfig:
     value_synonyms: ClassVar[dict[str, str]] = {"sgd_nesterov": "sgd", "nesterov": "sgd", "adam_w": "adamw"}
 
     name: Literal["adamw", "adam", "sgd", "muon"] = "adamw"
-    """`adam` decays by the gradient (L2), `adamw` apart from it. `sgd` has Nesterov momentum. `muon` turns matrices by
-    their orthogonalised momentum and leaves the rest (head, tokens, biases, norms, filters) to AdamW."""
+    """`adam` decays by the gradient (L2), `adamw` apart from it. `sgd` has Nesterov momentum. `muon` updates matrices
+    by their orthogonalised momentum and leaves the rest (head, tokens, biases, norms, filters) to AdamW."""
     lr: float = 1e-3
     """Learning rate at the top of the schedule."""
     weight_decay: float | None = None
-    """Not on biases, norms, tokens and position tables. By default 0.05 for `adamw` and `muon`, and 1e-4 for `adam` and
-    `sgd`, where it is added to the gradient."""
+    """How fast weights decay; biases, norms, tokens and position tables do not. By default 0.05 for `adamw` and `muon`,
+    and 1e-4 for `adam` and `sgd`, where it is added to the gradient."""
     betas: tuple[float, float] = (0.9, 0.999)
-    """Memory of Adam and AdamW."""
+    """How long Adam and AdamW remember gradients, and their squares."""
     eps: float = 1e-8
-    """Adam's and AdamW's."""
+    """Epsilon of Adam and AdamW."""
     momentum: float = 0.9
-    """Of `sgd`."""
+    """Momentum of `sgd`."""
     nesterov: bool = True
-    """Of `sgd`: look ahead along the momentum."""
+    """With `sgd`: look ahead along the momentum."""
     muon_momentum: float = 0.95
-    """Of `muon`."""
+    """Momentum of `muon`."""
     muon_lr: float | None = None
     """Learning rate of the matrices under `muon` at the top of the schedule, whatever the batch; by default that of the
     rest. Steps are scaled to the size AdamW's have."""
@@ -46,9 +46,9 @@ class OptimConfig:
     l1: float = 0.0
     """Penalty on the sum of absolute weights (those that decay), added to the loss."""
     clip_norm: float | None = 1.0
-    """Longest gradient, all parameters together."""
+    """Clip the gradient of all parameters together to this length."""
     clip_value: float | None = None
-    """Largest entry of a gradient, clipped before the norm."""
+    """Clip each entry of the gradient to this size, before the norm."""
     scale_lr: Literal["none", "linear", "sqrt"] = "none"
     """Multiply `lr` by batch_size / base_batch, or by its square root (better for Adam)."""
     base_batch: int = 64

@@ -21,4 +21,4 @@ class PrecisionConfig:
     grad_checkpointing: bool = False
     """Recompute activations in the backward pass instead of keeping them: less memory, more time."""
     deterministic: bool = False
-    """Only algorithms that give the same bits every time, on a GPU too. Slower."""
+    """Use only algorithms that give the same bits every time, on a GPU too. Slower."""

@@ -14,8 +14,8 @@ class ScheduleConfig:
     """How the learning rate changes, step by step."""
 
     name: Literal["cosine", "step", "plateau", "constant"] = "cosine"
-    """After the warm-up: along a cosine to `min_lr`; by `step_factor` every `step_epochs`; by `plateau_factor` whenever
-    the watched metric stops getting better; not at all."""
+    """How the learning rate goes on after the warm-up: along a cosine to `min_lr`; by `step_factor` every
+    `step_epochs`; by `plateau_factor` whenever the watched metric stops getting better; not at all."""
     warmup: str = "10 %"
     """Linear rise at the beginning: '500 steps', '5 epochs' or '10 %' of the run; '0 steps' for none."""
     warmup_lr: float = 1e-6
@@ -25,15 +25,15 @@ class ScheduleConfig:
     step_epochs: int = 30
     """Epochs between two steps down."""
     step_factor: float = 0.1
-    """What a step down multiplies by."""
+    """What a step down multiplies the learning rate by."""
     plateau_metric: Literal["val/loss", "val/accuracy", "train/epoch_loss", "train/epoch_accuracy"] = "val/loss"
     """What a plateau is looked for in; read after each evaluation."""
     plateau_mode: Literal["auto", "min", "max"] = "auto"
     """Whether small or large values are good; `auto`: small for a loss, large otherwise."""
     plateau_factor: float = 0.5
-    """What a plateau multiplies by."""
+    """What a plateau multiplies the learning rate by."""
     plateau_patience: int = 5
-    """Evaluations without an improvement before that."""
+    """Evaluations without an improvement that make a plateau."""
 
     def __post_init__(self) -> None:
         require_duration("warmup", self.warmup)

@@ -123,13 +123,13 @@ class Optimizer:
 
         free = count([group for group in self.groups if not group.decays])
         line = f"{self.config.name}: {count(self.groups):,} parameters in {len(self.groups)} groups"
-        line += f", weight decay {self.config.decay:g} but for {free:,} of them"
+        line += f", weight decay {self.config.decay:g} except for {free:,} of them"
         matrices = [group for group in self.groups if group.kind == "matrix"]
         if matrices:
             many = sum(len(group.params) for group in matrices)
             lr = self.config.muon_lr or self.lr
             line += (
-                f"; muon turns {count(matrices):,} in {many} matrices with lr {lr:g}, adamw the rest with {self.lr:g}"
+                f"; Muon updates {count(matrices):,} in {many} matrices with lr {lr:g}, AdamW the rest with {self.lr:g}"
             )
         return line
 
