@@ -18,6 +18,7 @@ from vitscope.doctor.anatomy import Anatomy, anatomy_of
 from vitscope.doctor.as_it_came import module_as_it_came
 from vitscope.doctor.patient import Batches, Facts, Loss, Pair, Patient, as_logits, one_class_each
 from vitscope.doctor.torch_trainer import TorchTrainer
+from vitscope.doctor.uncompiled import as_written
 
 Step = Callable[[Tensor, Tensor], Any]
 
@@ -41,6 +42,7 @@ def module_patient(
 ) -> Patient:
     """`step(images, labels)` is the owner's own training step, update included; without it the loss and the optimiser
     are one. `loader` is gone through several times: a list, a DataLoader, or anything else that can be."""
+    model, evaluated = as_written(model), as_written(evaluated)
     device = next((tensor.device for tensor in (*model.parameters(), *model.buffers())), torch.device("cpu"))
     batches, anatomy = _batches(loader), anatomy_of(model)
     generators = tuple(_generators(loader, val_loader))
