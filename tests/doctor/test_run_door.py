@@ -176,6 +176,13 @@ def test_curves_of_every_kind(folder: Callable[..., Path]) -> None:
     report = examine_run(folder(lost, lost))
     assert found(report) == ["loss_diverged"]
     assert report.findings[0].numbers["began"] == 13
+    assert "The training loss began at" in str(report)
+    report = examine_run(folder([*smooth(12), *[math.nan] * 8], smooth(20)))
+    assert found(report) == ["loss_diverged"]
+    assert "In 8 of 20 epochs a loss is not finite" in " ".join(str(report).split())
+    report = examine_run(folder(flat, [*flat[:10], *[5 * CHANCE] * 10]))
+    assert found(report) == ["loss_diverged"]
+    assert "the validation loss is far above where it began" in " ".join(str(report).split())
 
 
 def high_rate(rise: float, noise: float = 0.0, gradient: float = 1.0) -> dict[str, Any]:

@@ -41,7 +41,8 @@ def check_up(
 
     `step(images, labels)` is your training step, update included; `evaluate()` your evaluation; `evaluated` the module
     it evaluates, where that is a running mean of the weights; `pretrained` says that the weights have learnt before,
-    and may be frozen on purpose. What was compiled is examined uncompiled. `quick` leaves the dear checks out, `only` all but those of these names or stages.
+    and may be frozen on purpose. What was compiled is examined uncompiled. `quick` leaves the dear checks out, `only`
+    all but those of these names or stages.
 
     print(report) shows what was found; report.verdict, report.findings, report.as_json(), report.save_page(path)."""
     patient = module_patient(

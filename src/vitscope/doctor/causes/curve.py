@@ -2,7 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from vitscope.doctor.causes.text import Cause, Text
+
+_DIVERGED = Cause(
+    name="loss_diverged",
+    title=Text("The loss diverged", "损失发散"),
+    evidence=Text(
+        "The training loss began at {train_first:.3g} and was {train_least:.3g} at its lowest; from epoch {began:g} on it "
+        "diverged, and ends at {train_end:.3g} (highest learning rate {lr:.2g}).",
+        "训练损失起初为 {train_first:.3g}，最低为 {train_least:.3g}；从第 {began:g} 轮起发散，最后为 {train_end:.3g}（最高学习率 "
+        "{lr:.2g}）。",
+    ),
+    cost=Text("Nothing after that is worth keeping.", "此后的一切都没有保留价值。"),
+    action=Text(
+        "`vitscope doctor {config}` measures which learning rate is stable; {lower:.2g} (--optim.lr) is a first guess. Warm "
+        "up, clip gradients at 1.0 where that is not done yet, and check the range of the input.",
+        "用 `vitscope doctor {config}` 测出稳定的学习率；可先试 {lower:.2g}（--optim.lr）。加上预热，若尚未裁剪梯度则裁剪到 1.0，"
+        "并检查输入的取值范围。",
+    ),
+    effect=Text("The loss stays finite and falls.", "损失保持有限并下降。"),
+)
 
 CURVE_CAUSES: tuple[Cause, ...] = (
     Cause(
@@ -125,38 +146,29 @@ CURVE_CAUSES: tuple[Cause, ...] = (
         ),
         effect=Text("The curve becomes smooth and goes lower.", "曲线变平滑，并降得更低。"),
     ),
-    Cause(
-        name="loss_diverged",
-        title=Text("The loss diverged", "损失发散"),
+    _DIVERGED,
+    replace(
+        _DIVERGED,
         evidence=Text(
-            "From epoch {began:g} on it is not finite, far above where it began, or back there (highest learning rate "
-            "{lr:.2g}).",
-            "从第 {began:g} 轮起，损失不再是有限值、远高于起点，或退回到起点（最高学习率 {lr:.2g}）。",
+            "From epoch {began:g} on the validation loss is far above where it began: {val_first:.3g}, and {val_end:.3g} at "
+            "the end; training learnt nothing and ends at {train_end:.3g} (highest learning rate {lr:.2g}).",
+            "从第 {began:g} 轮起，验证损失远高于起点：起初为 {val_first:.3g}，最后为 {val_end:.3g}；训练什么也没学到，损失最后为 "
+            "{train_end:.3g}（最高学习率 {lr:.2g}）。",
         ),
-        cost=Text("Nothing after that is worth keeping.", "此后的一切都没有保留价值。"),
-        action=Text(
-            "`vitscope doctor {config}` measures which learning rate is stable; {lower:.2g} (--optim.lr) is a first guess. Warm "
-            "up, clip gradients at 1.0 where that is not done yet, and check the range of the input.",
-            "用 `vitscope doctor {config}` 测出稳定的学习率；可先试 {lower:.2g}（--optim.lr）。加上预热，若尚未裁剪梯度则裁剪到 1.0，"
-            "并检查输入的取值范围。",
-        ),
-        effect=Text("The loss stays finite and falls.", "损失保持有限并下降。"),
     ),
-    Cause(
-        name="loss_diverged",
-        title=Text("The loss diverged", "损失发散"),
+    replace(
+        _DIVERGED,
+        evidence=Text(
+            "In {bad} of {of} epochs a loss is not finite, the first time in epoch {began:g} (highest learning rate {lr:.2g}).",
+            "{of} 轮中有 {bad} 轮的损失不是有限值，首次在第 {began:g} 轮（最高学习率 {lr:.2g}）。",
+        ),
+    ),
+    replace(
+        _DIVERGED,
         evidence=Text(
             "Training gave up at step {step}, at a learning rate of {lr:.2g}: steps went wrong again and again.",
             "训练在第 {step} 步放弃，当时学习率为 {lr:.2g}：训练步反复出错。",
         ),
-        cost=Text("Nothing after that is worth keeping.", "此后的一切都没有保留价值。"),
-        action=Text(
-            "`vitscope doctor {config}` measures which learning rate is stable; {lower:.2g} (--optim.lr) is a first guess. Warm "
-            "up, clip gradients at 1.0 where that is not done yet, and check the range of the input.",
-            "用 `vitscope doctor {config}` 测出稳定的学习率；可先试 {lower:.2g}（--optim.lr）。加上预热，若尚未裁剪梯度则裁剪到 1.0，"
-            "并检查输入的取值范围。",
-        ),
-        effect=Text("The loss stays finite and falls.", "损失保持有限并下降。"),
     ),
     Cause(
         name="steps_not_finite",
