@@ -208,6 +208,23 @@ NOTES: tuple[Remark, ...] = (
 
 LEFT_OUT: tuple[Remark, ...] = (
     Remark(name="no_attention", text=Text("No attention was found in the model.", "模型中没有找到注意力层。")),
+    Remark(
+        name="heads_not_known",
+        text=Text(
+            "There is attention, but how many heads it has could not be told.", "模型有注意力层，但无法得知头数。"
+        ),
+    ),
+    Remark(
+        name="patches_not_known",
+        text=Text("How the pictures are cut into patches could not be told.", "无法得知图像如何切成块。"),
+    ),
+    Remark(
+        name="patches_too_few",
+        text=Text(
+            "Too few patches to change places, or they do not fill the picture.",
+            "块太少，或没有铺满图像，无法交换位置。",
+        ),
+    ),
     Remark(name="no_patches", text=Text("The model does not cut pictures into patches.", "模型不把图像切成块。")),
     Remark(name="no_batch_norm", text=Text("The model has no BatchNorm.", "模型没有 BatchNorm。")),
     Remark(name="no_dropout", text=Text("The model has no dropout.", "模型没有 dropout。")),
