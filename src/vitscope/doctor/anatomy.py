@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor, nn
 
 from vitscope.doctor.attention_parts import MOST_PREFIX, is_attention, size_of
@@ -100,9 +100,15 @@ def _sides(weight: object) -> tuple[int, int] | None:
     return (weight.shape[2], weight.shape[3]) if isinstance(weight, Tensor) and weight.ndim == 4 else None
 
 
-def looks_trained(model: nn.Module) -> bool:
+def looks_trained(model: nn.Module, names: Collection[str] | None = None) -> bool:
     """Norms begin at exactly one and zero: those that are elsewhere have been trained. Without norms, or where they
-    have no weights, nothing says so."""
-    norms = [one for one in model.modules() if "norm" in type(one).__name__.lower()]
-    weights = [getattr(one, "weight", None) for one in norms]
-    return any(isinstance(one, torch.Tensor) and one.numel() > 1 and float(one.detach().std()) > 0 for one in weights)
+    have no weights, nothing says so. With `names`: by those alone."""
+    weights = [one for name, one in norm_weights(model).items() if names is None or name in names]
+    return any(one.numel() > 1 and float(one.detach().std()) > 0 for one in weights)
+
+
+def norm_weights(model: nn.Module) -> dict[str, Tensor]:
+    """By the parameter's name."""
+    norms = [(name, one) for name, one in model.named_modules() if "norm" in type(one).__name__.lower()]
+    weights = [(f"{name}.weight".strip("."), getattr(one, "weight", None)) for name, one in norms]
+    return {name: weight for name, weight in weights if isinstance(weight, Tensor)}
