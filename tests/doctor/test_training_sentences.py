@@ -52,7 +52,7 @@ def test_a_rate_is_told_by_what_was_measured() -> None:
     plain = cause_for("lr_too_high", {**LR, **BATCH})
     assert "each step changed the weights by 8 %" in plain.evidence.said("en", {**LR, **BATCH})
     lost = {**{key: value for key, value in LR.items() if key != "move"}, **BATCH, "lost_after": 3}
-    assert "was lost after 3 steps" in cause_for("lr_too_high", lost).evidence.said("en", lost)
+    assert "started at 2.3 and diverged after 3 steps" in cause_for("lr_too_high", lost).evidence.said("en", lost)
     fresh = {**LR, **BATCH, "fresh_steps": 60, "fresh_own": 2.3, "fresh_better": 1.9}
     assert "after 60 steps on fresh batches" in cause_for("lr_too_high", fresh).evidence.said("en", fresh)
 

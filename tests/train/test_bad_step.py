@@ -81,7 +81,7 @@ def test_weights_that_are_not_finite_are_not_written(tmp_path: Path) -> None:
     place = record(tmp_path, state)
     assert [path.name for path in place.iterdir()] == ["step.json"]
     assert read_bad_step(place)["weights_are_finite"] is False
-    with pytest.raises(VitscopeError, match="were not finite"):
+    with pytest.raises(VitscopeError, match="were not finite[^$]*to do: replay an earlier bad step"):
         take_again(place, state, [batch_of()], Objective(state.model, LossConfig()), seed)
 
 

@@ -1,4 +1,4 @@
-"""The examination: every check in order, cheap to dear, until a cause makes the rest meaningless."""
+"""The examination: every check in order, cheapest first, until a cause makes the rest meaningless."""
 
 from __future__ import annotations
 
@@ -174,5 +174,5 @@ def _asked(patient: Patient, check: Check) -> Asked:
         with as_it_came(patient):
             seen, failed = check.ask(patient), None
     except Exception as error:  # the owner's code runs in here, and may raise anything
-        seen, failed = Seen(), f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no words'}"
+        seen, failed = Seen(), f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"
     return Asked(check, time.perf_counter() - began, seen, failed)

@@ -95,7 +95,7 @@ CURVE_CAUSES: tuple[Cause, ...] = (
         ),
         cost=Text("Accuracy stays far below what the data allows.", "准确率远低于数据所能达到的水平。"),
         action=Text(
-            "It ended before its time: `{again}` goes on.",
+            "The run stopped early; continue it with `{again}`.",
             "训练提前结束：用 `{again}` 继续。",
         ),
         effect=Text("Both losses come down together.", "两条损失会一起下降。"),
@@ -189,7 +189,7 @@ CURVE_CAUSES: tuple[Cause, ...] = (
         name="run_gradients_explode",
         title=Text("Gradients are very large", "梯度爆炸"),
         evidence=Text(
-            "The middle gradient norm of the last {count} steps is {norm:.3g} (it was {before:.3g} at first).",
+            "The median gradient norm of the last {count} steps is {norm:.3g} (it was {before:.3g} at first).",
             "最近 {count} 步梯度范数的中位数为 {norm:.3g}（最初为 {before:.3g}）。",
         ),
         cost=Text("One step can undo an epoch.", "一步就可能毁掉一整轮。"),
@@ -203,7 +203,7 @@ CURVE_CAUSES: tuple[Cause, ...] = (
         name="run_gradients_explode",
         title=Text("Gradients are very large", "梯度爆炸"),
         evidence=Text(
-            "The monitor's last {looks} looks found gradients of {norm:.3g} in the middle, the longest in {layer} "
+            "Over the monitor's last {looks} samples the median gradient norm was {norm:.3g}, largest in {layer} "
             "({of_layer:.3g}).",
             "监视器最近 {looks} 次查看，梯度范数的中位数为 {norm:.3g}，最大的在 {layer}（{of_layer:.3g}）。",
         ),
@@ -218,7 +218,7 @@ CURVE_CAUSES: tuple[Cause, ...] = (
         name="run_gradients_vanish",
         title=Text("Gradients have vanished", "梯度消失"),
         evidence=Text(
-            "The middle gradient norm of the last {count} steps is {norm:.3g}, at a training loss of {loss:.3g}.",
+            "The median gradient norm of the last {count} steps is {norm:.3g}, at a training loss of {loss:.3g}.",
             "最近 {count} 步梯度范数的中位数为 {norm:.3g}，而训练损失仍为 {loss:.3g}。",
         ),
         cost=Text("Nothing moves any more.", "权重已不再更新。"),
@@ -232,7 +232,7 @@ CURVE_CAUSES: tuple[Cause, ...] = (
         name="run_gradients_vanish",
         title=Text("Gradients have vanished", "梯度消失"),
         evidence=Text(
-            "The monitor's last {looks} looks found gradients of {norm:.3g} in the middle, the shortest in {layer} "
+            "Over the monitor's last {looks} samples the median gradient norm was {norm:.3g}, smallest in {layer} "
             "({of_layer:.3g}), at a training loss of {loss:.3g}.",
             "监视器最近 {looks} 次查看，梯度范数的中位数为 {norm:.3g}，最小的在 {layer}（{of_layer:.3g}），而训练损失仍为 {loss:.3g}。",
         ),
