@@ -191,6 +191,13 @@ NOTES: tuple[Remark, ...] = (
         ),
     ),
     Remark(
+        name="few_updates",
+        text=Text(
+            "{updates} updates in all (epochs: {epochs}): too few to learn much; more epochs or a smaller batch.",
+            "总共只有 {updates} 次更新（轮数：{epochs}）：太少，学不到多少；增加轮数或减小批次。",
+        ),
+    ),
+    Remark(
         name="guide_differs",
         text=Text(
             "Tuning guide for {pictures:,} pictures, a rule of thumb: {departures}.",
@@ -226,6 +233,10 @@ LEFT_OUT: tuple[Remark, ...] = (
         ),
     ),
     Remark(name="no_patches", text=Text("The model does not cut pictures into patches.", "模型不把图像切成块。")),
+    Remark(
+        name="length_unknown",
+        text=Text("How long training takes is not known (epochs=...).", "不知道训练多久（epochs=...）。"),
+    ),
     Remark(name="no_batch_norm", text=Text("The model has no BatchNorm.", "模型没有 BatchNorm。")),
     Remark(name="no_dropout", text=Text("The model has no dropout.", "模型没有 dropout。")),
     Remark(name="no_optimiser", text=Text("No optimiser was given.", "没有提供优化器。")),

@@ -8,6 +8,13 @@ from vitscope.doctor.causes.curve import CURVE_CAUSES
 from vitscope.doctor.causes.run_notes import RUN_LEFT_OUT, RUN_NOTES
 from vitscope.doctor.causes.text import Cause, Remark, Text
 
+STEP_WANTS_CLOSURE = Remark(
+    name="step_wants_closure",
+    text=Text(
+        "the optimiser's step wants a closure, as LBFGS's: pass your own step (step=...) to have it examined",
+        "优化器的 step 需要 closure（如 LBFGS）：请用 step 参数传入自己的训练步再检查",
+    ),
+)
 _TOO_HIGH = Cause(
     name="lr_too_high",
     title=Text("The learning rate is too high", "学习率过高"),
@@ -292,6 +299,7 @@ NOTES: tuple[Remark, ...] = (
 )
 
 LEFT_OUT: tuple[Remark, ...] = (
+    STEP_WANTS_CLOSURE,
     Remark(
         name="one_class_to_overfit",
         text=Text(
