@@ -32,6 +32,8 @@ from vitscope.doctor.thresholds.training import (
     PLAIN_FALL,
     PLAIN_STEPS,
     QUICK_EDGE_SECONDS,
+    REPLACED,
+    REPLACED_STEPS,
     SLOW_UPDATE,
     SWINGS,
     UPDATE_TOO_LARGE,
@@ -110,10 +112,10 @@ def add(test: LrTest, patient: Patient, lr: float) -> HeldRun:
 def _is_decided(run: HeldRun) -> bool:
     """Plainly good, or so little down by now, with steps that write over what others learnt, or not down at all, that
     the rest of the steps would not make it good."""
+    is_up = run.fall < PLAIN_FALL * abs(run.start)
     if len(run.losses) < PLAIN_STEPS:
-        return False
-    is_far = run.move > UPDATE_TOO_LARGE and run.fall < PLAIN_FALL * abs(run.start)
-    return is_plain(run) or is_far or run.fall <= 0
+        return len(run.losses) >= REPLACED_STEPS and run.move > REPLACED and is_up
+    return is_plain(run) or (run.move > UPDATE_TOO_LARGE and is_up) or run.fall <= 0
 
 
 def find_edge(test: LrTest, patient: Patient) -> None:
