@@ -54,6 +54,15 @@ def test_a_model_that_ran_compiled_before_has_its_parts_seen(way: Callable[[nn.M
     assert report.findings[0].numbers["name"] == "blocks.0.attn"
 
 
+def test_parts_that_were_compiled_by_themselves_are_counted_once() -> None:
+    model = plain_vit(is_scaled=False)
+    for block in model.blocks:  # pyright: ignore[reportGeneralTypeIssues]
+        block.attn = torch.compile(block.attn, backend="eager")
+    report = examined(model)
+    assert [finding.cause for finding in report.findings] == ["attention_scale_missing"]
+    assert report.findings[0].numbers["count"] == len(model.blocks)  # pyright: ignore[reportArgumentType]
+
+
 def test_a_compiled_step_is_watched() -> None:
     model = plain_vit()
     compiled = torch.compile(model, backend="eager")

@@ -116,6 +116,8 @@ def _out(module: nn.Module, linears: tuple[tuple[str, nn.Linear], ...], width: i
 
 
 def _linears(module: nn.Module) -> tuple[tuple[str, nn.Linear], ...]:
+    if "_orig_mod" in module._modules:  # a part that was compiled by itself: what it wraps is met on its own
+        return ()
     for key in FUSED:
         layer = _linear(module, key)
         if layer is not None and layer.out_features % 3 == 0 and layer.out_features == 3 * _width_out(module, layer):
