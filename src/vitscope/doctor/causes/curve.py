@@ -25,6 +25,73 @@ _DIVERGED = Cause(
     effect=Text("The loss stays finite and falls.", "损失保持有限并下降。"),
 )
 
+_UNDERFITTING = Cause(
+    name="underfitting",
+    title=Text("The model has not learnt what it could", "模型欠拟合"),
+    evidence=Text(
+        "It learns: training fell from {train_first:.3g} to {train_end:.3g} in {epochs:g} epochs. But both losses end "
+        "high (validation {val_end:.3g}), at {level:.0%} of the loss of guessing.",
+        "它在学习：{epochs:g} 轮内训练损失从 {train_first:.3g} 降到 {train_end:.3g}。但两条损失最后都偏高（验证 "
+        "{val_end:.3g}），是随机猜测时的 {level:.0%}。",
+    ),
+    cost=Text("Accuracy stays far below what the data allows.", "准确率远低于数据所能达到的水平。"),
+    action=Text(
+        "Train longer (`--epochs {longer:g}`). Whether a setting slows it, this record does not say: `vitscope doctor "
+        "{config}` tries the learning rate and the rest.",
+        "延长训练（`--epochs {longer:g}`）。是否有设置拖慢了它，这份记录看不出来：用 `vitscope doctor {config}` "
+        "检查学习率等设置。",
+    ),
+    effect=Text("Both losses come down together.", "两条损失会一起下降。"),
+)
+_EXPLODING = Cause(
+    name="run_gradients_explode",
+    title=Text("Gradients are very large", "梯度爆炸"),
+    evidence=Text(
+        "The median gradient norm of the last {count} steps is {norm:.3g} (it was {before:.3g} at first).",
+        "最近 {count} 步梯度范数的中位数为 {norm:.3g}（最初为 {before:.3g}）。",
+    ),
+    cost=Text("One step can undo an epoch.", "一步就可能毁掉一整轮。"),
+    action=Text(
+        "Clip at 1.0 (`--optim.clip-norm 1.0`) and lower the learning rate.",
+        "把梯度裁剪到 1.0（`--optim.clip-norm 1.0`），并降低学习率。",
+    ),
+    effect=Text("Norms stay below 10.", "范数会保持在 10 以下。"),
+)
+_VANISHING = Cause(
+    name="run_gradients_vanish",
+    title=Text("Gradients have vanished", "梯度消失"),
+    evidence=Text(
+        "The median gradient norm of the last {count} steps is {norm:.3g}, at a training loss of {loss:.3g}.",
+        "最近 {count} 步梯度范数的中位数为 {norm:.3g}，而训练损失仍为 {loss:.3g}。",
+    ),
+    cost=Text("Nothing moves any more.", "权重已不再更新。"),
+    action=Text(
+        "Examine its settings (`vitscope doctor {config}`): initialisation, norms and residuals.",
+        "检查它的设置（`vitscope doctor {config}`）：初始化、归一化与残差。",
+    ),
+    effect=Text("Gradients reach every layer.", "梯度能到达每一层。"),
+)
+_FAR_UPDATES = Cause(
+    name="run_updates_large",
+    title=Text("Single updates move the layers too far", "单次更新幅度过大"),
+    evidence=Text(
+        "At step {at} one update moved {layer} by {ratio:.0%} of its size, and the values of {grown} went from "
+        "{first:.3g} to {largest:,.0f} (learning rate {lr:.2g}; usual updates are 0.1%).",
+        "第 {at} 步的一次更新就让 {layer} 改变了自身大小的 {ratio:.0%}，{grown} 的数值从 {first:.3g} 涨到 "
+        "{largest:,.0f}（学习率 {lr:.2g}；更新通常为 0.1%）。",
+    ),
+    cost=Text(
+        "The first steps threw the weights so far off that later ones cannot bring them back.",
+        "最初几步就把权重推得太远，之后再也回不来。",
+    ),
+    action=Text(
+        "Lower the learning rate by 10 times or more and warm up; `vitscope doctor {config}` looks for a rate that is "
+        "stable.",
+        "把学习率降低 10 倍以上，并加上预热；`vitscope doctor {config}` 会找出稳定的学习率。",
+    ),
+    effect=Text("Values stay in their range, and the loss falls.", "数值保持在正常范围，损失下降。"),
+)
+
 CURVE_CAUSES: tuple[Cause, ...] = (
     Cause(
         name="overfitting",
@@ -66,54 +133,31 @@ CURVE_CAUSES: tuple[Cause, ...] = (
         ),
         effect=Text("Training loss ends higher, validation loss lower.", "训练损失会略高，验证损失会更低。"),
     ),
-    Cause(
-        name="underfitting",
-        title=Text("The model has not learnt what it could", "模型欠拟合"),
-        evidence=Text(
-            "It learns: training fell from {train_first:.3g} to {train_end:.3g} in {epochs:g} epochs. But both losses end "
-            "high (validation {val_end:.3g}), at {level:.0%} of the loss of guessing.",
-            "它在学习：{epochs:g} 轮内训练损失从 {train_first:.3g} 降到 {train_end:.3g}。但两条损失最后都偏高（验证 "
-            "{val_end:.3g}），是随机猜测时的 {level:.0%}。",
-        ),
-        cost=Text("Accuracy stays far below what the data allows.", "准确率远低于数据所能达到的水平。"),
-        action=Text(
-            "Train longer (`--epochs {longer:g}`). Whether a setting slows it, this record does not say: `vitscope doctor "
-            "{config}` tries the learning rate and the rest.",
-            "延长训练（`--epochs {longer:g}`）。是否有设置拖慢了它，这份记录看不出来：用 `vitscope doctor {config}` "
-            "检查学习率等设置。",
-        ),
-        effect=Text("Both losses come down together.", "两条损失会一起下降。"),
-    ),
-    Cause(
-        name="underfitting",
-        title=Text("The model has not learnt what it could", "模型欠拟合"),
+    _UNDERFITTING,
+    replace(
+        _UNDERFITTING,
         evidence=Text(
             "It learns: training fell from {train_first:.3g} to {train_end:.3g} in {epochs:g} of {planned} epochs. But both "
             "losses are high (validation {val_end:.3g}), at {level:.0%} of the loss of guessing.",
             "它在学习：计划 {planned} 轮中的 {epochs:g} 轮内，训练损失从 {train_first:.3g} 降到 {train_end:.3g}。但两条损失都偏高"
             "（验证 {val_end:.3g}），是随机猜测时的 {level:.0%}。",
         ),
-        cost=Text("Accuracy stays far below what the data allows.", "准确率远低于数据所能达到的水平。"),
         action=Text(
             "The run stopped early; continue it with `{again}`.",
             "训练提前结束：用 `{again}` 继续。",
         ),
-        effect=Text("Both losses come down together.", "两条损失会一起下降。"),
     ),
-    Cause(
-        name="underfitting",
-        title=Text("The model has not learnt what it could", "模型欠拟合"),
+    replace(
+        _UNDERFITTING,
         evidence=Text(
             "Both losses end high: training {train_end:.3g}, validation {val_end:.3g}, {level:.0%} of the loss of guessing.",
             "两条损失最后都偏高：训练 {train_end:.3g}，验证 {val_end:.3g}，是随机猜测时的 {level:.0%}。",
         ),
-        cost=Text("Accuracy stays far below what the data allows.", "准确率远低于数据所能达到的水平。"),
         action=Text(
             "Train longer where the losses still fall; otherwise a larger model, or less dropout, weight decay and "
             "augmentation.",
             "若损失仍在下降就延长训练；否则换更大的模型，或减小 dropout、权重衰减和数据增强。",
         ),
-        effect=Text("Both losses come down together.", "两条损失会一起下降。"),
     ),
     Cause(
         name="plateaued",
@@ -185,63 +229,31 @@ CURVE_CAUSES: tuple[Cause, ...] = (
         ),
         effect=Text("Every step counts again.", "每一步都重新有效。"),
     ),
-    Cause(
-        name="run_gradients_explode",
-        title=Text("Gradients are very large", "梯度爆炸"),
-        evidence=Text(
-            "The median gradient norm of the last {count} steps is {norm:.3g} (it was {before:.3g} at first).",
-            "最近 {count} 步梯度范数的中位数为 {norm:.3g}（最初为 {before:.3g}）。",
-        ),
-        cost=Text("One step can undo an epoch.", "一步就可能毁掉一整轮。"),
-        action=Text(
-            "Clip at 1.0 (`--optim.clip-norm 1.0`) and lower the learning rate.",
-            "把梯度裁剪到 1.0（`--optim.clip-norm 1.0`），并降低学习率。",
-        ),
-        effect=Text("Norms stay below 10.", "范数会保持在 10 以下。"),
-    ),
-    Cause(
-        name="run_gradients_explode",
-        title=Text("Gradients are very large", "梯度爆炸"),
+    _EXPLODING,
+    replace(
+        _EXPLODING,
         evidence=Text(
             "Over the monitor's last {looks} samples the median gradient norm was {norm:.3g}, largest in {layer} "
             "({of_layer:.3g}).",
             "监视器最近 {looks} 次查看，梯度范数的中位数为 {norm:.3g}，最大的在 {layer}（{of_layer:.3g}）。",
         ),
-        cost=Text("One step can undo an epoch.", "一步就可能毁掉一整轮。"),
         action=Text(
             "Clip at 1.0 (`--optim.clip-norm 1.0`), lower the learning rate, and look at {layer}.",
             "把梯度裁剪到 1.0（`--optim.clip-norm 1.0`），降低学习率，并检查 {layer}。",
         ),
-        effect=Text("Norms stay below 10.", "范数会保持在 10 以下。"),
     ),
-    Cause(
-        name="run_gradients_vanish",
-        title=Text("Gradients have vanished", "梯度消失"),
-        evidence=Text(
-            "The median gradient norm of the last {count} steps is {norm:.3g}, at a training loss of {loss:.3g}.",
-            "最近 {count} 步梯度范数的中位数为 {norm:.3g}，而训练损失仍为 {loss:.3g}。",
-        ),
-        cost=Text("Nothing moves any more.", "权重已不再更新。"),
-        action=Text(
-            "Examine its settings (`vitscope doctor {config}`): initialisation, norms and residuals.",
-            "检查它的设置（`vitscope doctor {config}`）：初始化、归一化与残差。",
-        ),
-        effect=Text("Gradients reach every layer.", "梯度能到达每一层。"),
-    ),
-    Cause(
-        name="run_gradients_vanish",
-        title=Text("Gradients have vanished", "梯度消失"),
+    _VANISHING,
+    replace(
+        _VANISHING,
         evidence=Text(
             "Over the monitor's last {looks} samples the median gradient norm was {norm:.3g}, smallest in {layer} "
             "({of_layer:.3g}), at a training loss of {loss:.3g}.",
             "监视器最近 {looks} 次查看，梯度范数的中位数为 {norm:.3g}，最小的在 {layer}（{of_layer:.3g}），而训练损失仍为 {loss:.3g}。",
         ),
-        cost=Text("Nothing moves any more.", "权重已不再更新。"),
         action=Text(
             "Examine its settings (`vitscope doctor {config}`): initialisation, norms and residuals, from {layer} on.",
             "检查它的设置（`vitscope doctor {config}`）：从 {layer} 开始，看初始化、归一化与残差。",
         ),
-        effect=Text("Gradients reach every layer.", "梯度能到达每一层。"),
     ),
     Cause(
         name="run_updates_large",
@@ -255,29 +267,9 @@ CURVE_CAUSES: tuple[Cause, ...] = (
         action=Text("Lower the learning rate by 10 times or more.", "把学习率降低 10 倍或更多。"),
         effect=Text("Layers move by about a thousandth in one update.", "各层单次更新约为千分之一。"),
     ),
-    Cause(
-        name="run_updates_large",
-        title=Text("Single updates move the layers too far", "单次更新幅度过大"),
-        evidence=Text(
-            "At step {at} one update moved {layer} by {ratio:.0%} of its size, and the values of {grown} went from "
-            "{first:.3g} to {largest:,.0f} (learning rate {lr:.2g}; usual updates are 0.1%).",
-            "第 {at} 步的一次更新就让 {layer} 改变了自身大小的 {ratio:.0%}，{grown} 的数值从 {first:.3g} 涨到 "
-            "{largest:,.0f}（学习率 {lr:.2g}；更新通常为 0.1%）。",
-        ),
-        cost=Text(
-            "The first steps threw the weights so far off that later ones cannot bring them back.",
-            "最初几步就把权重推得太远，之后再也回不来。",
-        ),
-        action=Text(
-            "Lower the learning rate by 10 times or more and warm up; `vitscope doctor {config}` looks for a rate that is "
-            "stable.",
-            "把学习率降低 10 倍以上，并加上预热；`vitscope doctor {config}` 会找出稳定的学习率。",
-        ),
-        effect=Text("Values stay in their range, and the loss falls.", "数值保持在正常范围，损失下降。"),
-    ),
-    Cause(
-        name="run_updates_large",
-        title=Text("Single updates move the layers too far", "单次更新幅度过大"),
+    _FAR_UPDATES,
+    replace(
+        _FAR_UPDATES,
         evidence=Text(
             "At step {at} one update moved half of the layers by {middle:.0%} of their size or more, {layer} by {ratio:.0%} "
             "(learning rate {lr:.2g}; usual is 0.1%), and little was learnt since.",
@@ -285,11 +277,6 @@ CURVE_CAUSES: tuple[Cause, ...] = (
             "{lr:.2g}；通常为 0.1%），此后几乎没有学到东西。",
         ),
         cost=Text("What was learnt is written over within ten steps.", "学到的内容十步之内就会被覆盖。"),
-        action=Text(
-            "Lower the learning rate by 10 times or more and warm up; `vitscope doctor {config}` looks for a rate that is "
-            "stable.",
-            "把学习率降低 10 倍以上，并加上预热；`vitscope doctor {config}` 会找出稳定的学习率。",
-        ),
         effect=Text("Layers move by about a thousandth in one update.", "各层单次更新约为千分之一。"),
     ),
     Cause(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from vitscope.doctor.causes.text import Cause, Remark, Text
 
 NARROW_HEADS = Text("Attention heads that are too narrow", "注意力头的维度太小")
@@ -12,6 +14,36 @@ HEADS_OF_WIDTH = Text(
 NARROW_HEADS_COST = Text(
     "Narrow heads can hardly pick out single tokens: accuracy may suffer, and training may not converge.",
     "过窄的头很难挑出单个 token：准确率可能下降，训练可能不收敛。",
+)
+
+_DROPS_TOO_MUCH = Cause(
+    name="dropout_too_high",
+    title=Text("Dropout that leaves almost nothing", "dropout 过高，几乎什么都没留下"),
+    evidence=Text(
+        "In training {share:.0%} of what enters '{layer}' is dropped; {layers} layers drop that much.",
+        "训练时进入“{layer}”的激活有 {share:.0%} 被丢弃；共有 {layers} 层丢弃如此之多。",
+    ),
+    cost=Text(
+        "What is left is mostly noise: the loss falls slowly or not at all.",
+        "剩下的主要是噪声：损失下降缓慢甚至不下降。",
+    ),
+    action=Text("Set dropout to 0.1 (at most 0.5).", "把 dropout 设为 0.1（最多 0.5）。"),
+    effect=Text("The training loss falls in the first epoch.", "训练损失在第一轮就会下降。"),
+)
+_DECAYS_TOO_MUCH = Cause(
+    name="weight_decay_too_high",
+    title=Text("Weight decay that eats the weights", "权重衰减过强，权重被不断抹去"),
+    evidence=Text(
+        "Decay {decay:g} at lr {lr:g} takes {taken:.0%} of every weight in {steps} steps; it is added to the "
+        "gradient, and {ratio:.1f} times as large.",
+        "衰减 {decay:g}、学习率 {lr:g} 时，每 {steps} 步抹去每个权重的 {taken:.0%}；它加在梯度上，是梯度的 {ratio:.1f} 倍。",
+    ),
+    cost=Text(
+        "Weights shrink faster than they learn: the output goes to the mean of the classes.",
+        "权重缩小得比学习更快：输出趋于各类别的平均。",
+    ),
+    action=Text("Set weight decay to {usual:g}.", "把权重衰减设为 {usual:g}。"),
+    effect=Text("Weights keep their size and the loss falls.", "权重保持大小，损失开始下降。"),
 )
 
 CAUSES: tuple[Cause, ...] = (
@@ -88,62 +120,21 @@ CAUSES: tuple[Cause, ...] = (
         ),
         effect=Text("Validation follows training.", "验证表现会跟上训练表现。"),
     ),
-    Cause(
-        name="dropout_too_high",
-        title=Text("Dropout that leaves almost nothing", "dropout 过高，几乎什么都没留下"),
-        evidence=Text(
-            "In training {share:.0%} of what enters '{layer}' is dropped; {layers} layers drop that much.",
-            "训练时进入“{layer}”的激活有 {share:.0%} 被丢弃；共有 {layers} 层丢弃如此之多。",
-        ),
-        cost=Text(
-            "What is left is mostly noise: the loss falls slowly or not at all.",
-            "剩下的主要是噪声：损失下降缓慢甚至不下降。",
-        ),
-        action=Text("Set dropout to 0.1 (at most 0.5).", "把 dropout 设为 0.1（最多 0.5）。"),
-        effect=Text("The training loss falls in the first epoch.", "训练损失在第一轮就会下降。"),
-    ),
-    Cause(
-        name="dropout_too_high",
-        title=Text("Dropout that leaves almost nothing", "dropout 过高，几乎什么都没留下"),
+    _DROPS_TOO_MUCH,
+    replace(
+        _DROPS_TOO_MUCH,
         evidence=Text(
             "The run's drop_rate is {run_rate:g}: that share of the values is dropped in training.",
             "这次训练的 drop_rate 为 {run_rate:g}：训练时丢弃这么大比例的数值。",
         ),
-        cost=Text(
-            "What is left is mostly noise: the loss falls slowly or not at all.",
-            "剩下的主要是噪声：损失下降缓慢甚至不下降。",
-        ),
-        action=Text("Set dropout to 0.1 (at most 0.5).", "把 dropout 设为 0.1（最多 0.5）。"),
-        effect=Text("The training loss falls in the first epoch.", "训练损失在第一轮就会下降。"),
     ),
-    Cause(
-        name="weight_decay_too_high",
-        title=Text("Weight decay that eats the weights", "权重衰减过强，权重被不断抹去"),
-        evidence=Text(
-            "Decay {decay:g} at lr {lr:g} takes {taken:.0%} of every weight in {steps} steps; it is added to the "
-            "gradient, and {ratio:.1f} times as large.",
-            "衰减 {decay:g}、学习率 {lr:g} 时，每 {steps} 步抹去每个权重的 {taken:.0%}；它加在梯度上，是梯度的 {ratio:.1f} 倍。",
-        ),
-        cost=Text(
-            "Weights shrink faster than they learn: the output goes to the mean of the classes.",
-            "权重缩小得比学习更快：输出趋于各类别的平均。",
-        ),
-        action=Text("Set weight decay to {usual:g}.", "把权重衰减设为 {usual:g}。"),
-        effect=Text("Weights keep their size and the loss falls.", "权重保持大小，损失开始下降。"),
-    ),
-    Cause(
-        name="weight_decay_too_high",
-        title=Text("Weight decay that eats the weights", "权重衰减过强，权重被不断抹去"),
+    _DECAYS_TOO_MUCH,
+    replace(
+        _DECAYS_TOO_MUCH,
         evidence=Text(
             "Decay {decay:g} at lr {lr:g} takes {taken:.0%} of every weight in {steps} steps.",
             "衰减 {decay:g}、学习率 {lr:g} 时，每 {steps} 步抹去每个权重的 {taken:.0%}。",
         ),
-        cost=Text(
-            "Weights shrink faster than they learn: the output goes to the mean of the classes.",
-            "权重缩小得比学习更快：输出趋于各类别的平均。",
-        ),
-        action=Text("Set weight decay to {usual:g}.", "把权重衰减设为 {usual:g}。"),
-        effect=Text("Weights keep their size and the loss falls.", "权重保持大小，损失开始下降。"),
     ),
     Cause(
         name="position_table_wrong_size",
