@@ -241,6 +241,10 @@ def test_pictures_are_named_by_data(capsys: pytest.CaptureFixture[str]) -> None:
     assert "or a run's folder, received the picture 'my photos/cat/0.png'" in err
     assert "`vitscope doctor --data FOLDER` takes many" in err
     assert len(err.splitlines()) == 3
+    _, err = doctor(capsys, "shapes:size=32,count=600", "--model", "vit_tiny", code=2)
+    assert "received the data set 'shapes:size=32,count=600'" in err
+    assert "`vitscope doctor --data shapes:size=32,count=600 --model vit_tiny`" in err
+    assert len(err.splitlines()) == 3
 
 
 def test_a_capture_that_is_missing_is_named(capsys: pytest.CaptureFixture[str]) -> None:

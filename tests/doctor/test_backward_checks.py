@@ -104,6 +104,90 @@ def test_a_backbone_that_nothing_moves(patient: Make) -> None:
     assert "linear_probe" in [note.name for note in report.notes]
 
 
+def forgetting(model: nn.Module, start: str) -> torch.optim.Optimizer:
+    return torch.optim.AdamW([one for name, one in model.named_parameters() if not name.startswith(start)], 1e-3)
+
+
+def test_a_fresh_stage_that_was_forgotten(patient: Make) -> None:
+    model = healthy("resnet18")
+    found = only(patient(model, optimizer=forgetting(model, "layer3")))
+    assert found.cause == "not_in_optimizer"
+    assert 0.15 < found.numbers["share"] < 0.2
+    assert "layer3.0.conv1.weight" in found.numbers["names"]
+
+
+def test_a_fresh_stage_in_a_model_that_learnt_otherwise(patient: Make) -> None:
+    model = healthy("resnet18")
+    for name, one in model.named_parameters():
+        if "bn" in name and not name.startswith("layer3"):
+            nn.init.normal_(one, 1.0, 0.1)  # as training leaves it
+    found = only(patient(model, optimizer=forgetting(model, "layer3")))
+    assert found.cause == "not_in_optimizer"
+
+
+def test_a_stage_that_stays_as_it_was_trained_is_a_note(patient: Make) -> None:
+    model = healthy("resnet18")
+    for name, one in model.named_parameters():
+        if "bn" in name:
+            nn.init.normal_(one, 1.0, 0.1)
+    report = examined(patient(model, optimizer=forgetting(model, "layer3")))
+    assert report.findings == []
+    assert [note.name for note in report.notes if "optimizer" in note.name] == ["some_not_in_optimizer"]
+    fresh = healthy("resnet18")
+    report = examined(patient(fresh, optimizer=forgetting(fresh, "layer3"), pretrained=True))
+    assert "not_in_optimizer" not in [finding.cause for finding in report.findings]
+
+
+def test_what_the_loss_does_not_reach_may_be_left_out(patient: Make) -> None:
+    model = PlainViT()
+    model.beside = nn.Linear(64, 128)
+    assert "not_in_optimizer" not in causes(patient(model, optimizer=forgetting(model, "beside")))
+
+
+class ListViT(PlainViT):
+    """Blocks in a plain list, which no module knows of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        blocks = list(self.blocks)
+        del self.blocks
+        self.blocks = blocks
+
+
+def test_layers_in_a_plain_list(patient: Make) -> None:
+    torch.manual_seed(0)
+    model = ListViT()
+    found = next(one for one in examined(patient(model)).findings if one.cause == "not_in_optimizer")
+    assert found.numbers["share"] > 0.8
+    assert "blocks[0].norm1.weight" in found.numbers["names"]
+    assert "nn.ModuleList" in cause_for(found.cause, found.numbers).action.en
+
+
+def test_hidden_layers_that_are_trained_or_know_something_are_no_fault(patient: Make) -> None:
+    torch.manual_seed(0)
+    model = ListViT()
+    hidden = [one for block in model.blocks for one in block.parameters()]
+    optimizer = torch.optim.AdamW([*model.parameters(), *hidden], 1e-3)
+    assert "not_in_optimizer" not in causes(patient(model, optimizer=optimizer))
+    for block in model.blocks:
+        nn.init.normal_(block.norm1.weight, 1.0, 0.1)  # pyright: ignore
+    report = examined(patient(model))
+    assert "not_in_optimizer" not in [one.cause for one in report.findings]
+    assert "hidden_weights" in [note.name for note in report.notes]
+
+
+def test_a_loss_that_learns_hides_nothing(patient: Make) -> None:
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = nn.Parameter(torch.ones(CLASSES, 2000))
+
+        def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
+            return F.cross_entropy(logits * self.scale.mean(1), labels)
+
+    assert causes(patient(PlainViT(), loss=Scaled())) == []
+
+
 def test_gradients_that_vanish_on_their_way(patient: Make) -> None:
     torch.manual_seed(0)
     deep = nn.Sequential(nn.Flatten(), nn.Linear(768, 32), nn.Sigmoid())

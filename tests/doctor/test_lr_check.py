@@ -15,6 +15,7 @@ from doctor.conftest import small_vit
 from doctor.seen import causes
 from doctor.test_as_it_came import fingerprint
 from vitscope.doctor.as_it_came import as_it_came
+from vitscope.doctor.checks import CHECKS as ALL
 from vitscope.doctor.checks.training import CHECKS
 from vitscope.doctor.checks.training.lr import first_steps, lr_test
 from vitscope.doctor.examination import examine
@@ -268,3 +269,39 @@ def test_a_rate_that_is_a_million_times_too_high_is_still_the_rate(patient: Make
     found = only(first_steps(patient(model, optimizer=sgd(model, 5e4))))
     assert found.cause == "lr_too_high"
     assert found.numbers["proposal"] < 1
+
+
+@pytest.mark.parametrize("is_quick", [True, False])
+def test_a_quick_examination_does_not_narrow_an_edge_for_long(
+    patient: Make, is_quick: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without any time for it, the edge is between a good rate and one ten times as high, and the good one is told."""
+    monkeypatch.setattr("vitscope.doctor.experiments.lr_test.QUICK_EDGE_SECONDS", -1.0)
+    one = patient(lr=100.0)
+    one.is_quick = is_quick
+    finding = only(first_steps(one))
+    assert causes(first_steps(one)) == ["lr_too_high"]
+    tried = lr_test_of(one).runs
+    is_decade = [math.isclose(math.log10(lr) % 1, 0, abs_tol=1e-6) for lr in tried]
+    assert all(is_decade) == is_quick
+    assert finding.numbers["proposal"] < finding.numbers["edge"]
+    assert way_of(tried[finding.numbers["proposal"]]) == "falls"
+
+
+def test_beside_a_rate_that_is_lost_runs_end_when_they_are_decided(patient: Make) -> None:
+    one = patient(lr=100.0)
+    first_steps(one)
+    test = lr_test_of(one)
+    assert test.runs[test.own].is_lost
+    assert any(len(run.losses) < 24 for run in test.runs.values() if not run.is_lost)
+
+
+def test_an_optimiser_whose_step_wants_a_closure_is_left_out(patient: Make) -> None:
+    model = small_vit()
+    report = examine(patient(model, optimizer=torch.optim.LBFGS(model.parameters())), ALL)
+    assert [asked for asked in report.asked if asked.failed is not None] == []
+    left_out = {asked.check.name for asked in report.asked if asked.seen.left_out == "step_wants_closure"}
+    assert {"step_gradient", "step_size", "first_steps"} <= left_out
+    assert "wants a closure" in " ".join(str(report).split())
+    assert "closure" in report.as_text(language="zh")
+    assert "optimizer_reach" not in left_out, "what it holds can be seen all the same"

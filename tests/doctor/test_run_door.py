@@ -176,6 +176,13 @@ def test_curves_of_every_kind(folder: Callable[..., Path]) -> None:
     report = examine_run(folder(lost, lost))
     assert found(report) == ["loss_diverged"]
     assert report.findings[0].numbers["began"] == 13
+    assert "The training loss began at" in str(report)
+    report = examine_run(folder([*smooth(12), *[math.nan] * 8], smooth(20)))
+    assert found(report) == ["loss_diverged"]
+    assert "In 8 of 20 epochs a loss is not finite" in " ".join(str(report).split())
+    report = examine_run(folder(flat, [*flat[:10], *[5 * CHANCE] * 10]))
+    assert found(report) == ["loss_diverged"]
+    assert "the validation loss is far above where it began" in " ".join(str(report).split())
 
 
 def high_rate(rise: float, noise: float = 0.0, gradient: float = 1.0) -> dict[str, Any]:
@@ -383,7 +390,7 @@ def test_more_epochs_are_advised_only_where_they_would_help(folder: Callable[...
     (path / "config.yaml").write_text("model: {num_classes: 10}\nloop: {epochs: 100}\n")
     told = " ".join(str(examine_run(path)).split())
     assert "in 12 of 100 epochs" in told
-    assert f"`vitscope train --resume --out {path}` goes on" in told
+    assert f"continue it with `vitscope train --resume --out {path}`" in told
     assert "--epochs 24" not in told
     path = folder(fell, fell)
     (path / "config.yaml").write_text("model: {num_classes: 10}\nloop: {epochs: 100, early_stop: true}\n")
@@ -525,7 +532,7 @@ def test_the_monitors_rows_name_the_layer(folder: Callable[..., Path]) -> None:
     assert measured(report, "layers")["warnings"]["gradient blocks.0.attn.qkv"] == 8
     report = examine_run(monitored(path, gradient={"head": 12.0}, gradient_total=12.0))
     assert found(report) == []
-    assert "head 12" in str(report)
+    assert "head 12" in " ".join(str(report).split())
     far = {"patch_embed.proj": 0.4, "blocks.0.attn.qkv": 0.5, "head": 1e-3}
     report = examine_run(monitored(path, update=far))
     assert found(report) == ["run_updates_large"]

@@ -18,6 +18,7 @@ from vitscope.doctor.checks.settings.head_dim import head_changes, head_dim, hea
 from vitscope.doctor.checks.settings.lone_batch import lone_batch
 from vitscope.doctor.checks.settings.patches import patches
 from vitscope.doctor.checks.settings.position_table import position_table
+from vitscope.doctor.checks.settings.updates import updates
 from vitscope.doctor.examination import examine
 from vitscope.doctor.module_patient import module_patient
 from vitscope.doctor.patient import Patient
@@ -41,6 +42,15 @@ def test_healthy_patients(patient: Make, name: str) -> None:
     one = patient({"vit": small_vit, "cnn": small_cnn, "resnet": lambda: plain}[name]())
     for check in CHECKS:
         assert causes(check.ask(one)) == [], check.name
+
+
+@pytest.mark.parametrize(("epochs", "is_told"), [(3, True), (12, True), (13, False), (None, False)])
+def test_few_updates_are_a_note(patient: Make, epochs: int | None, is_told: bool) -> None:
+    seen = updates(patient(epochs=epochs))  # of 8 steps each
+    assert causes(seen) == []
+    assert notes(seen) == (["few_updates"] if is_told else [])
+    assert seen.left_out == (None if epochs else "length_unknown")
+    assert notes(updates(patient(epochs=3, pretrained=True))) == []
 
 
 @pytest.mark.parametrize(("heads", "confidence"), [(8, 0.88), (4, 0.4)])

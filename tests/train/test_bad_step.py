@@ -81,8 +81,9 @@ def test_weights_that_are_not_finite_are_not_written(tmp_path: Path) -> None:
     place = record(tmp_path, state)
     assert [path.name for path in place.iterdir()] == ["step.json"]
     assert read_bad_step(place)["weights_are_finite"] is False
-    with pytest.raises(VitscopeError, match="were not finite"):
+    with pytest.raises(VitscopeError, match="were not finite") as refused:
         take_again(place, state, [batch_of()], Objective(state.model, LossConfig()), seed)
+    assert "to do: replay an earlier bad step" in str(refused.value)
 
 
 def test_there_are_never_many(tmp_path: Path) -> None:

@@ -33,8 +33,8 @@ REPLAY_ALONE = ("quick", "only", "html", "fix")
 
 @config
 class DoctorCommand(EverydayFlags):
-    """Find out why a model does not train: pictures, settings, forward and backward pass, and a little training, in
-    order, cheap to dear, with evidence.
+    """Find out why a model does not train: pictures, settings, forward and backward pass, and a little training,
+    cheapest first, with evidence.
 
     Before training: a recipe, a YAML file, or --data and --model, with every setting of `vitscope train` as a flag
     (`--section.key value`). After or during it: a run's folder. Nothing is written but what is asked for.

@@ -47,15 +47,20 @@ def nameless_start(command: EverydayFlags, settings: Sequence[str], *, prog: str
 def refuse_pictures(word: str, command: EverydayFlags, *, prog: str) -> None:
     """Pictures are named by --data: what stands alone is a recipe, settings or a run."""
     path = Path(word).expanduser()
-    if word.endswith(YAML_ENDS) or not path.exists() or runs_in(path):
+    if word.endswith(YAML_ENDS) or (path.exists() and runs_in(path)):
         return
-    _refuse_experiment(path, prog)
     from vitscope.data.sources.files import PICTURE_SUFFIXES
-    from vitscope.data.sources.open import looks_like_data
+    from vitscope.data.sources.open import is_data_name, looks_like_data
 
     given = shlex.quote(word)
     model = "" if command.model is None else f" --model {shlex.quote(command.model)}"
-    if path.is_file() and path.suffix.lower() in PICTURE_SUFFIXES:
+    if path.exists():
+        _refuse_experiment(path, prog)
+    if not path.exists() and is_data_name(word):
+        kind, fix = "data set", f"`{prog} --data {given}{model}`"
+    elif not path.exists():
+        return
+    elif path.is_file() and path.suffix.lower() in PICTURE_SUFFIXES:
         kind, fix = "picture", f"`{prog} --data FOLDER{model}` takes many, `vitscope predict MODEL {given}` one"
     elif looks_like_data(path):
         kind, fix = "folder of pictures" if path.is_dir() else "file of pictures", f"`{prog} --data {given}{model}`"

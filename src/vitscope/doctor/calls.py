@@ -29,6 +29,10 @@ class Call:
     depth: int
     """How many recorded modules it ran inside of."""
 
+    def tokens(self, pictures: int) -> int:
+        """Of each of so many pictures, in all windows together."""
+        return self.given.numel() // (pictures * self.given.shape[-1])
+
 
 @torch.no_grad()
 def calls_of(model: nn.Module, images: Tensor, wanted: Callable[[nn.Module], bool] | None = None) -> list[Call]:

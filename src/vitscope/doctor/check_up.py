@@ -12,8 +12,10 @@ from vitscope.doctor.checks import CHECKS
 from vitscope.doctor.examination import OnCheck, Report, examine
 from vitscope.doctor.module_patient import Step, module_patient
 from vitscope.doctor.patient import Loss
+from vitscope.doctor.uncompiled import run_as_written
 
 
+@run_as_written()
 def check_up(
     model: nn.Module,
     loader: Iterable[Any],
@@ -39,7 +41,8 @@ def check_up(
 
     `step(images, labels)` is your training step, update included; `evaluate()` your evaluation; `evaluated` the module
     it evaluates, where that is a running mean of the weights; `pretrained` says that the weights have learnt before,
-    and may be frozen on purpose. `quick` leaves the dear checks out, `only` all but those of these names or stages.
+    and may be frozen on purpose. What was compiled is examined uncompiled. `quick` leaves the dear checks out, `only`
+    all but those of these names or stages.
 
     print(report) shows what was found; report.verdict, report.findings, report.as_json(), report.save_page(path)."""
     patient = module_patient(
@@ -58,6 +61,6 @@ def check_up(
         dtype=dtype,
         pretrained=pretrained,
     )
-    parameters = sum(parameter.numel() for parameter in model.parameters())
-    subject = {"model": type(model).__name__, "parameters": parameters, "classes": patient.num_classes}
+    parameters = sum(parameter.numel() for parameter in patient.model.parameters())
+    subject = {"model": type(patient.model).__name__, "parameters": parameters, "classes": patient.num_classes}
     return examine(patient, CHECKS, quick=quick, only=only, on_check=on_check, subject=subject)

@@ -19,6 +19,7 @@ from vitscope.doctor.thresholds.curves import (
     CURVE_GAP,
     CURVE_HIGH,
     CURVE_LATE,
+    CURVE_LEARNT,
     CURVE_LOST,
     CURVE_RISE,
     CURVE_SEEMS,
@@ -55,6 +56,8 @@ class CurveVerdict:
     best: float | None = None
     """The epoch where validation turned from falling to rising, or the last: where early stopping would have ended."""
     is_severe: bool = False
+    is_of_validation: bool = False
+    """Whether it is the validation loss that diverged, and training merely learnt nothing."""
     is_rising: bool = False
     """Whether the validation loss itself rises; otherwise overfitting shows in the gap alone."""
     is_falling: bool = False
@@ -79,10 +82,14 @@ class CurveVerdict:
 
 def judge_curve(curve: Curve) -> CurveVerdict:
     """In the order of certainty: what is lost, what swings, what overfits, what does not learn; else healthy."""
-    lost = _lost_at(curve.epochs, curve.train_loss, curve) or _lost_at(curve.epochs, curve.val_loss, curve)
+    lost = _lost_at(curve.epochs, curve.train_loss, curve) or _not_finite_from(_evaluated(curve))
     if lost is not None:
         return CurveVerdict("diverged", began=lost)
     facts = Facts(curve)
+    # Far above the start while training learns is overfitting: that is for its own rule.
+    lost = None if facts.train_end < CURVE_LEARNT * facts.start else _lost_at(curve.epochs, curve.val_loss, curve)
+    if lost is not None:
+        return CurveVerdict("diverged", began=lost, is_of_validation=True)
     if len(facts.train) < CURVE_FEWEST:
         return CurveVerdict("not enough data")
     swung = _oscillating(facts) or _climbed(facts)
@@ -120,9 +127,9 @@ def _said(
 def _lost_at(epochs: Sequence[float], given: Sequence[float | None], curve: Curve) -> float | None:
     """The epoch since when it is not finite (at the end, or three times), or far above where it began and staying."""
     seen = [(epoch, loss) for epoch, loss in zip(epochs, given, strict=True) if loss is not None]
-    bad = [epoch for epoch, loss in seen if not math.isfinite(loss)]
-    if bad and (not math.isfinite(seen[-1][1]) or len(bad) >= 3):
-        return bad[0]
+    bad_from = _not_finite_from(seen)
+    if bad_from is not None:
+        return bad_from
     seen = [(epoch, loss) for epoch, loss in seen if math.isfinite(loss)]
     firsts = [loss for loss in (*curve.train_loss[:1], *curve.val_loss[:1]) if loss is not None and math.isfinite(loss)]
     limit = CURVE_LOST * max(curve.loss_at_chance or 0.0, *firsts, *(loss for _, loss in seen[:1]), 0.0)
@@ -135,6 +142,16 @@ def _lost_at(epochs: Sequence[float], given: Sequence[float | None], curve: Curv
     while place and seen[place - 1][1] > limit:
         place -= 1
     return seen[place][0]
+
+
+def _evaluated(curve: Curve) -> list[tuple[float, float]]:
+    return [(epoch, loss) for epoch, loss in zip(curve.epochs, curve.val_loss, strict=True) if loss is not None]
+
+
+def _not_finite_from(seen: list[tuple[float, float]]) -> float | None:
+    """The first such epoch, where the last one is one too, or three are."""
+    bad = [epoch for epoch, loss in seen if not math.isfinite(loss)]
+    return bad[0] if bad and (not math.isfinite(seen[-1][1]) or len(bad) >= 3) else None
 
 
 def _oscillating(facts: Facts) -> CurveVerdict | None:

@@ -100,7 +100,7 @@ class Facts:
 
     @property
     def train_end(self) -> float:
-        return statistics.median(self.train[-self.train_tail :])
+        return statistics.median(self.train[-self.train_tail :] or [math.inf])
 
     @property
     def val_end(self) -> float:

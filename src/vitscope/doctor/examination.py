@@ -1,4 +1,4 @@
-"""The examination: every check in order, cheap to dear, until a cause makes the rest meaningless."""
+"""The examination: every check in order, cheapest first, until a cause makes the rest meaningless."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vitscope.doctor.as_it_came import as_it_came
 from vitscope.doctor.causes.text import Language
 from vitscope.doctor.check import Check
 from vitscope.doctor.evidence import picture_of_numbers
-from vitscope.doctor.finding import Finding, Note, Seen, Verdict
+from vitscope.doctor.finding import Finding, LeftOutError, Note, Seen, Verdict
 from vitscope.doctor.patient import Patient
 from vitscope.doctor.thresholds.whole import NO_NEED_TO_TRAIN, SURE_ENOUGH
 
@@ -136,6 +136,7 @@ def examine(
 ) -> Report:
     """Ask them all, or `only` those of these names or stages. The patient is given back as it came, after each."""
     report = Report(subject=dict(subject or {}))
+    patient.is_quick = quick
     has_ended = False
     for check in checks:
         is_chosen = check.name in only
@@ -173,6 +174,8 @@ def _asked(patient: Patient, check: Check) -> Asked:
     try:
         with as_it_came(patient):
             seen, failed = check.ask(patient), None
+    except LeftOutError as here:
+        seen, failed = Seen(left_out=here.reason), None
     except Exception as error:  # the owner's code runs in here, and may raise anything
-        seen, failed = Seen(), f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no words'}"
+        seen, failed = Seen(), f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"
     return Asked(check, time.perf_counter() - began, seen, failed)

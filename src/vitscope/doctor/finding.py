@@ -49,6 +49,14 @@ class Note:
     numbers: Mapping[str, Any] = field(default_factory=dict)
 
 
+class LeftOutError(Exception):
+    """A check cannot be made here, for a reason that is a key of `causes.LEFT_OUT`; not a failure of the check."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
 @dataclass
 class Seen:
     """What one check saw."""

@@ -18,6 +18,7 @@ from vitscope.doctor.anatomy import Anatomy, anatomy_of
 from vitscope.doctor.as_it_came import module_as_it_came
 from vitscope.doctor.patient import Batches, Facts, Loss, Pair, Patient, as_logits, one_class_each
 from vitscope.doctor.torch_trainer import TorchTrainer
+from vitscope.doctor.uncompiled import as_written
 
 Step = Callable[[Tensor, Tensor], Any]
 
@@ -41,8 +42,9 @@ def module_patient(
 ) -> Patient:
     """`step(images, labels)` is the owner's own training step, update included; without it the loss and the optimiser
     are one. `loader` is gone through several times: a list, a DataLoader, or anything else that can be."""
+    model, evaluated = as_written(model), as_written(evaluated)
     device = next((tensor.device for tensor in (*model.parameters(), *model.buffers())), torch.device("cpu"))
-    batches, anatomy = _batches(loader), anatomy_of(model)
+    batches = _batches(loader)
     generators = tuple(_generators(loader, val_loader))
     with preserved_rng(), _drawing_nothing(generators):  # even iter() of a DataLoader draws
         if iter(loader) is loader:
@@ -59,6 +61,7 @@ def module_patient(
             )
         images, labels = first
         num_classes = num_classes or _outputs(model, images[:2].to(device), labels)
+        anatomy = _anatomy(model, images[:2].to(device))
     loss = F.cross_entropy if loss is None else loss
 
     def make_trainer() -> TorchTrainer:
@@ -124,6 +127,14 @@ def _outputs(model: nn.Module, images: Tensor, labels: Tensor) -> int:
             return heads[-1].out_features if heads else int(one_class_each(labels).max()) + 1
 
 
+def _anatomy(model: nn.Module, images: Tensor) -> Anatomy:
+    with module_as_it_came(model):
+        try:
+            return anatomy_of(model.eval(), images)
+        except Exception:  # what fails in a pass is told by `forward_pass`
+            return anatomy_of(model)
+
+
 @contextlib.contextmanager
 def _drawing_nothing(generators: Sequence[torch.Generator]) -> Iterator[None]:
     states = [generator.get_state() for generator in generators]
@@ -169,5 +180,6 @@ def _facts(loader: Any, images: Tensor, anatomy: Anatomy) -> Facts:
         embed_dim=anatomy.embed_dim,
         depth=anatomy.depth,
         num_heads=anatomy.num_heads,
+        head_dim=anatomy.head_dim,
         drop_rate=anatomy.drop_rate,
     )

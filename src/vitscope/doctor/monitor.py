@@ -57,7 +57,7 @@ class Monitor:
 
     def begin(self, work: Work, sample: Callable[[], Batch]) -> None:
         if work.processes.world > 1:
-            say(work, "the monitor looks at one process's training only: several train here, and it stays out")
+            say(work, "the monitor is off when several processes train: it looks at one process's training only")
             self._next = -1
             return
         work.state.watch_gradients()
@@ -136,7 +136,7 @@ def warnings(row: dict[str, Any]) -> list[tuple[str, str]]:
     for layer, norm in row["gradient"].items():
         if norm > LAYER_GRADIENT_HIGH:
             found.append(
-                (f"gradient {layer}", f"the gradient of {layer} is {norm:.3g} long (above {LAYER_GRADIENT_HIGH:g})")
+                (f"gradient {layer}", f"the gradient norm of {layer} is {norm:.3g} (above {LAYER_GRADIENT_HIGH:g})")
             )
     for layer, ratio in row["update"].items():
         if ratio > UPDATE_HIGH:

@@ -107,6 +107,8 @@ class Patient:
     """Which the owner's loaders draw from, to be put back."""
     loaders: tuple[Loader, ...] = ()
     """Of ours, to be closed."""
+    is_quick: bool = False
+    """Whether checks are to take seconds; the examination says so."""
     rows: Any = None
     """The owner's own rows (`rows[3]` is a picture and its label), where a picture can be looked up by its number."""
     glances: dict[str, Any] = field(default_factory=dict, repr=False)

@@ -69,9 +69,22 @@ def _finding(run: RunView, curve: Curve, verdict: CurveVerdict, picture: Picture
     }
     if verdict.kind == "underfitting" and _would_go_on(verdict, curve):
         numbers |= {"train_first": train[0], "epochs": curve.epochs[-1], **_further(run, curve)}
+    if verdict.kind == "diverged":
+        numbers |= _lost(curve, train, val, verdict)
     if verdict.is_rising:
         numbers |= {"best": verdict.best, "val_best": min(val), "rise": verdict.rise}
     return Finding(cause, confidence.get(verdict.kind, 0.7), numbers, changes.get(verdict.kind, ()), picture=picture)
+
+
+def _lost(curve: Curve, train: list[float], val: list[float], verdict: CurveVerdict) -> dict[str, Any]:
+    """What shows it: epochs that are not finite, or where the loss began and came to."""
+    known = zip(curve.epochs, curve.train_loss, curve.val_loss, strict=True)
+    bad = [epoch for epoch, *losses in known if not all(loss is None or math.isfinite(loss) for loss in losses)]
+    if verdict.began in bad:
+        return {"bad": len(bad), "of": len(curve.epochs)}
+    if verdict.is_of_validation:
+        return {"val_first": val[0]}
+    return {"train_first": train[0], "train_least": min(train)}
 
 
 def is_early(run: RunView, verdict: CurveVerdict) -> bool:

@@ -12,10 +12,12 @@ from vitscope.doctor.checks import CHECKS
 from vitscope.doctor.config_patient import config_patient
 from vitscope.doctor.examination import OnCheck, Report, examine
 from vitscope.doctor.patient import Patient
+from vitscope.doctor.uncompiled import run_as_written
 from vitscope.train.config import TrainConfig
 from vitscope.train.precision import using_precision
 
 
+@run_as_written()
 def examine_settings(
     config: TrainConfig,
     *,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from vitscope.doctor.finding import LeftOutError
 from vitscope.doctor.patient import Loss, as_logits
 
 NAMES = {"Adam": "adam", "AdamW": "adamw", "SGD": "sgd", "Muon": "muon"}
@@ -56,6 +58,8 @@ class TorchTrainer:
         self.model.train()
         if self.own_step is not None:
             return _as_float(self.own_step(images, labels))
+        if wants_closure(self.optimizer):
+            raise LeftOutError("step_wants_closure")
         self.optimizer.zero_grad(set_to_none=True)
         with self._autocast(images.device):
             loss = self.loss(as_logits(self.model(images)), labels)
@@ -67,6 +71,12 @@ class TorchTrainer:
 
     def _autocast(self, device: torch.device) -> contextlib.AbstractContextManager[Any]:
         return contextlib.nullcontext() if self.dtype is None else torch.autocast(device.type, self.dtype)
+
+
+def wants_closure(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether it takes the loss several times within a step, as LBFGS does: no step of ours is its owner's then."""
+    given = inspect.signature(type(optimizer).step).parameters.get("closure")
+    return given is not None and given.default is inspect.Parameter.empty
 
 
 def _top(group: dict[str, Any]) -> float:

@@ -96,7 +96,12 @@ def take_again(
     recorded = read_bad_step(place)
     weights = Path(place) / "model.safetensors"
     if not weights.exists():
-        raise VitscopeError("the weights themselves were not finite, and so were not kept", where=str(place))
+        raise VitscopeError(
+            "the weights themselves were not finite, and so were not kept",
+            where=str(place),
+            fix="replay an earlier bad step of this run, or train again from its last checkpoint with --monitor, which "
+            "names the first layer whose values are not finite",
+        )
     state.model.load_state_dict(load_file(weights))
     total = torch.zeros((), device=state.device)
     pictures = sum(len(images) for images, _ in parts)

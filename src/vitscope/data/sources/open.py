@@ -56,6 +56,13 @@ def open_path(path: Path, config: DataConfig | None = None) -> Source:
     return source.open(path, config)
 
 
+def is_data_name(name: str) -> bool:
+    """Whether a name, which is no path, stands for pictures: a quick look, nothing is opened or fetched."""
+    if name.partition(":")[0] in BUILTIN or name.startswith("hf:"):
+        return True
+    return bool(name) and any(looks_like_data(root / name) for root in data_roots())
+
+
 def looks_like_data(path: Path) -> bool:
     """Whether a folder or file seems to hold pictures: a quick look, nothing is opened."""
     return _exists(path) and _recognised(path) is not None

@@ -2,7 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from vitscope.doctor.causes.text import Cause, Remark, Text
+
+_UNMOVED = Cause(
+    name="not_in_optimizer",
+    title=Text("Untrained weights that nothing moves", "未训练的权重没有被更新"),
+    evidence=Text(
+        "{share:.0%} of all numbers are frozen or not in the optimiser, and have never been trained: {names}.",
+        "{share:.0%} 的参数被冻结或不在优化器中，而且从未训练过：{names}。",
+    ),
+    cost=Text("Whatever comes after them learns on random features.", "其后的各层只能在随机特征上学习。"),
+    action=Text(
+        "Give the optimiser model.parameters(), after the last layer was added; unfreeze what is not pretrained.",
+        "在加完最后一层之后把 model.parameters() 交给优化器；解冻未经预训练的部分。",
+    ),
+    effect=Text("All layers learn, and accuracy rises.", "所有层都学习，准确率提高。"),
+)
 
 CAUSES: tuple[Cause, ...] = (
     Cause(
@@ -37,23 +54,23 @@ CAUSES: tuple[Cause, ...] = (
         ),
         effect=Text("The loss falls faster and further.", "损失下降更快、更低。"),
     ),
-    Cause(
-        name="not_in_optimizer",
-        title=Text("Untrained weights that nothing moves", "未训练的权重没有被更新"),
+    replace(
+        _UNMOVED,
         evidence=Text(
-            "{share:.0%} of all numbers are frozen or not in the optimiser, and have never been trained: {names}.",
-            "{share:.0%} 的参数被冻结或不在优化器中，而且从未训练过：{names}。",
+            "The loss hangs on {hidden} parameters ({share:.0%} of all numbers) that model.parameters() does not list: "
+            "{names}.",
+            "损失依赖 {hidden} 个参数（占全部的 {share:.0%}），而 model.parameters() 中没有它们：{names}。",
         ),
-        cost=Text("The classifier learns on random features.", "分类器只能在随机特征上学习。"),
+        cost=Text(
+            "They are neither trained nor saved, and .to(device) leaves them behind.",
+            "它们既不会被训练，也不会被保存，.to(device) 也不会移动它们。",
+        ),
         action=Text(
-            "Give the optimiser model.parameters(), after the last layer was added; unfreeze what is not pretrained.",
-            "在加完最后一层之后把 model.parameters() 交给优化器；解冻未经预训练的部分。",
-        ),
-        effect=Text(
-            "All layers learn; accuracy rises far above a linear classifier's.",
-            "所有层都学习，准确率远高于线性分类器。",
+            "Hold layers in nn.ModuleList or nn.ModuleDict, not in a plain list or dict, and make the optimiser after that.",
+            "用 nn.ModuleList 或 nn.ModuleDict 存放各层，不要用普通的 list 或 dict，然后再创建优化器。",
         ),
     ),
+    _UNMOVED,
     Cause(
         name="gradients_exploding",
         title=Text("Gradients explode", "梯度爆炸"),
@@ -249,6 +266,14 @@ NOTES: tuple[Remark, ...] = (
         text=Text(
             "{count} parameters that could learn ({share:.1%}) are not in the optimiser: {names}.",
             "{count} 个可学习的参数（{share:.1%}）不在优化器中：{names}。",
+        ),
+    ),
+    Remark(
+        name="hidden_weights",
+        text=Text(
+            "The loss hangs on {hidden} parameters ({share:.1%}) that model.parameters() does not list, so that they are "
+            "neither trained nor saved: {names}.",
+            "损失依赖 {hidden} 个参数（{share:.1%}），而 model.parameters() 中没有它们，因此既不会被训练也不会被保存：{names}。",
         ),
     ),
     Remark(

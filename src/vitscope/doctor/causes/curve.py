@@ -2,7 +2,95 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from vitscope.doctor.causes.text import Cause, Text
+
+_DIVERGED = Cause(
+    name="loss_diverged",
+    title=Text("The loss diverged", "损失发散"),
+    evidence=Text(
+        "The training loss began at {train_first:.3g} and was {train_least:.3g} at its lowest; from epoch {began:g} on it "
+        "diverged, and ends at {train_end:.3g} (highest learning rate {lr:.2g}).",
+        "训练损失起初为 {train_first:.3g}，最低为 {train_least:.3g}；从第 {began:g} 轮起发散，最后为 {train_end:.3g}（最高学习率 "
+        "{lr:.2g}）。",
+    ),
+    cost=Text("Nothing after that is worth keeping.", "此后的一切都没有保留价值。"),
+    action=Text(
+        "`vitscope doctor {config}` measures which learning rate is stable; {lower:.2g} (--optim.lr) is a first guess. Warm "
+        "up, clip gradients at 1.0 where that is not done yet, and check the range of the input.",
+        "用 `vitscope doctor {config}` 测出稳定的学习率；可先试 {lower:.2g}（--optim.lr）。加上预热，若尚未裁剪梯度则裁剪到 1.0，"
+        "并检查输入的取值范围。",
+    ),
+    effect=Text("The loss stays finite and falls.", "损失保持有限并下降。"),
+)
+
+_UNDERFITTING = Cause(
+    name="underfitting",
+    title=Text("The model has not learnt what it could", "模型欠拟合"),
+    evidence=Text(
+        "It learns: training fell from {train_first:.3g} to {train_end:.3g} in {epochs:g} epochs. But both losses end "
+        "high (validation {val_end:.3g}), at {level:.0%} of the loss of guessing.",
+        "它在学习：{epochs:g} 轮内训练损失从 {train_first:.3g} 降到 {train_end:.3g}。但两条损失最后都偏高（验证 "
+        "{val_end:.3g}），是随机猜测时的 {level:.0%}。",
+    ),
+    cost=Text("Accuracy stays far below what the data allows.", "准确率远低于数据所能达到的水平。"),
+    action=Text(
+        "Train longer (`--epochs {longer:g}`). Whether a setting slows it, this record does not say: `vitscope doctor "
+        "{config}` tries the learning rate and the rest.",
+        "延长训练（`--epochs {longer:g}`）。是否有设置拖慢了它，这份记录看不出来：用 `vitscope doctor {config}` "
+        "检查学习率等设置。",
+    ),
+    effect=Text("Both losses come down together.", "两条损失会一起下降。"),
+)
+_EXPLODING = Cause(
+    name="run_gradients_explode",
+    title=Text("Gradients are very large", "梯度爆炸"),
+    evidence=Text(
+        "The median gradient norm of the last {count} steps is {norm:.3g} (it was {before:.3g} at first).",
+        "最近 {count} 步梯度范数的中位数为 {norm:.3g}（最初为 {before:.3g}）。",
+    ),
+    cost=Text("One step can undo an epoch.", "一步就可能毁掉一整轮。"),
+    action=Text(
+        "Clip at 1.0 (`--optim.clip-norm 1.0`) and lower the learning rate.",
+        "把梯度裁剪到 1.0（`--optim.clip-norm 1.0`），并降低学习率。",
+    ),
+    effect=Text("Norms stay below 10.", "范数会保持在 10 以下。"),
+)
+_VANISHING = Cause(
+    name="run_gradients_vanish",
+    title=Text("Gradients have vanished", "梯度消失"),
+    evidence=Text(
+        "The median gradient norm of the last {count} steps is {norm:.3g}, at a training loss of {loss:.3g}.",
+        "最近 {count} 步梯度范数的中位数为 {norm:.3g}，而训练损失仍为 {loss:.3g}。",
+    ),
+    cost=Text("Nothing moves any more.", "权重已不再更新。"),
+    action=Text(
+        "Examine its settings (`vitscope doctor {config}`): initialisation, norms and residuals.",
+        "检查它的设置（`vitscope doctor {config}`）：初始化、归一化与残差。",
+    ),
+    effect=Text("Gradients reach every layer.", "梯度能到达每一层。"),
+)
+_FAR_UPDATES = Cause(
+    name="run_updates_large",
+    title=Text("Single updates move the layers too far", "单次更新幅度过大"),
+    evidence=Text(
+        "At step {at} one update moved {layer} by {ratio:.0%} of its size, and the values of {grown} went from "
+        "{first:.3g} to {largest:,.0f} (learning rate {lr:.2g}; usual updates are 0.1%).",
+        "第 {at} 步的一次更新就让 {layer} 改变了自身大小的 {ratio:.0%}，{grown} 的数值从 {first:.3g} 涨到 "
+        "{largest:,.0f}（学习率 {lr:.2g}；更新通常为 0.1%）。",
+    ),
+    cost=Text(
+        "The first steps threw the weights so far off that later ones cannot bring them back.",
+        "最初几步就把权重推得太远，之后再也回不来。",
+    ),
+    action=Text(
+        "Lower the learning rate by 10 times or more and warm up; `vitscope doctor {config}` looks for a rate that is "
+        "stable.",
+        "把学习率降低 10 倍以上，并加上预热；`vitscope doctor {config}` 会找出稳定的学习率。",
+    ),
+    effect=Text("Values stay in their range, and the loss falls.", "数值保持在正常范围，损失下降。"),
+)
 
 CURVE_CAUSES: tuple[Cause, ...] = (
     Cause(
@@ -45,54 +133,31 @@ CURVE_CAUSES: tuple[Cause, ...] = (
         ),
         effect=Text("Training loss ends higher, validation loss lower.", "训练损失会略高，验证损失会更低。"),
     ),
-    Cause(
-        name="underfitting",
-        title=Text("The model has not learnt what it could", "模型欠拟合"),
-        evidence=Text(
-            "It learns: training fell from {train_first:.3g} to {train_end:.3g} in {epochs:g} epochs. But both losses end "
-            "high (validation {val_end:.3g}), at {level:.0%} of the loss of guessing.",
-            "它在学习：{epochs:g} 轮内训练损失从 {train_first:.3g} 降到 {train_end:.3g}。但两条损失最后都偏高（验证 "
-            "{val_end:.3g}），是随机猜测时的 {level:.0%}。",
-        ),
-        cost=Text("Accuracy stays far below what the data allows.", "准确率远低于数据所能达到的水平。"),
-        action=Text(
-            "Train longer (`--epochs {longer:g}`). Whether a setting slows it, this record does not say: `vitscope doctor "
-            "{config}` tries the learning rate and the rest.",
-            "延长训练（`--epochs {longer:g}`）。是否有设置拖慢了它，这份记录看不出来：用 `vitscope doctor {config}` "
-            "检查学习率等设置。",
-        ),
-        effect=Text("Both losses come down together.", "两条损失会一起下降。"),
-    ),
-    Cause(
-        name="underfitting",
-        title=Text("The model has not learnt what it could", "模型欠拟合"),
+    _UNDERFITTING,
+    replace(
+        _UNDERFITTING,
         evidence=Text(
             "It learns: training fell from {train_first:.3g} to {train_end:.3g} in {epochs:g} of {planned} epochs. But both "
             "losses are high (validation {val_end:.3g}), at {level:.0%} of the loss of guessing.",
             "它在学习：计划 {planned} 轮中的 {epochs:g} 轮内，训练损失从 {train_first:.3g} 降到 {train_end:.3g}。但两条损失都偏高"
             "（验证 {val_end:.3g}），是随机猜测时的 {level:.0%}。",
         ),
-        cost=Text("Accuracy stays far below what the data allows.", "准确率远低于数据所能达到的水平。"),
         action=Text(
-            "It ended before its time: `{again}` goes on.",
+            "The run stopped early; continue it with `{again}`.",
             "训练提前结束：用 `{again}` 继续。",
         ),
-        effect=Text("Both losses come down together.", "两条损失会一起下降。"),
     ),
-    Cause(
-        name="underfitting",
-        title=Text("The model has not learnt what it could", "模型欠拟合"),
+    replace(
+        _UNDERFITTING,
         evidence=Text(
             "Both losses end high: training {train_end:.3g}, validation {val_end:.3g}, {level:.0%} of the loss of guessing.",
             "两条损失最后都偏高：训练 {train_end:.3g}，验证 {val_end:.3g}，是随机猜测时的 {level:.0%}。",
         ),
-        cost=Text("Accuracy stays far below what the data allows.", "准确率远低于数据所能达到的水平。"),
         action=Text(
             "Train longer where the losses still fall; otherwise a larger model, or less dropout, weight decay and "
             "augmentation.",
             "若损失仍在下降就延长训练；否则换更大的模型，或减小 dropout、权重衰减和数据增强。",
         ),
-        effect=Text("Both losses come down together.", "两条损失会一起下降。"),
     ),
     Cause(
         name="plateaued",
@@ -125,38 +190,29 @@ CURVE_CAUSES: tuple[Cause, ...] = (
         ),
         effect=Text("The curve becomes smooth and goes lower.", "曲线变平滑，并降得更低。"),
     ),
-    Cause(
-        name="loss_diverged",
-        title=Text("The loss diverged", "损失发散"),
+    _DIVERGED,
+    replace(
+        _DIVERGED,
         evidence=Text(
-            "From epoch {began:g} on it is not finite, far above where it began, or back there (highest learning rate "
-            "{lr:.2g}).",
-            "从第 {began:g} 轮起，损失不再是有限值、远高于起点，或退回到起点（最高学习率 {lr:.2g}）。",
+            "From epoch {began:g} on the validation loss is far above where it began: {val_first:.3g}, and {val_end:.3g} at "
+            "the end; training learnt nothing and ends at {train_end:.3g} (highest learning rate {lr:.2g}).",
+            "从第 {began:g} 轮起，验证损失远高于起点：起初为 {val_first:.3g}，最后为 {val_end:.3g}；训练什么也没学到，损失最后为 "
+            "{train_end:.3g}（最高学习率 {lr:.2g}）。",
         ),
-        cost=Text("Nothing after that is worth keeping.", "此后的一切都没有保留价值。"),
-        action=Text(
-            "`vitscope doctor {config}` measures which learning rate is stable; {lower:.2g} (--optim.lr) is a first guess. Warm "
-            "up, clip gradients at 1.0 where that is not done yet, and check the range of the input.",
-            "用 `vitscope doctor {config}` 测出稳定的学习率；可先试 {lower:.2g}（--optim.lr）。加上预热，若尚未裁剪梯度则裁剪到 1.0，"
-            "并检查输入的取值范围。",
-        ),
-        effect=Text("The loss stays finite and falls.", "损失保持有限并下降。"),
     ),
-    Cause(
-        name="loss_diverged",
-        title=Text("The loss diverged", "损失发散"),
+    replace(
+        _DIVERGED,
+        evidence=Text(
+            "In {bad} of {of} epochs a loss is not finite, the first time in epoch {began:g} (highest learning rate {lr:.2g}).",
+            "{of} 轮中有 {bad} 轮的损失不是有限值，首次在第 {began:g} 轮（最高学习率 {lr:.2g}）。",
+        ),
+    ),
+    replace(
+        _DIVERGED,
         evidence=Text(
             "Training gave up at step {step}, at a learning rate of {lr:.2g}: steps went wrong again and again.",
             "训练在第 {step} 步放弃，当时学习率为 {lr:.2g}：训练步反复出错。",
         ),
-        cost=Text("Nothing after that is worth keeping.", "此后的一切都没有保留价值。"),
-        action=Text(
-            "`vitscope doctor {config}` measures which learning rate is stable; {lower:.2g} (--optim.lr) is a first guess. Warm "
-            "up, clip gradients at 1.0 where that is not done yet, and check the range of the input.",
-            "用 `vitscope doctor {config}` 测出稳定的学习率；可先试 {lower:.2g}（--optim.lr）。加上预热，若尚未裁剪梯度则裁剪到 1.0，"
-            "并检查输入的取值范围。",
-        ),
-        effect=Text("The loss stays finite and falls.", "损失保持有限并下降。"),
     ),
     Cause(
         name="steps_not_finite",
@@ -173,63 +229,31 @@ CURVE_CAUSES: tuple[Cause, ...] = (
         ),
         effect=Text("Every step counts again.", "每一步都重新有效。"),
     ),
-    Cause(
-        name="run_gradients_explode",
-        title=Text("Gradients are very large", "梯度爆炸"),
+    _EXPLODING,
+    replace(
+        _EXPLODING,
         evidence=Text(
-            "The middle gradient norm of the last {count} steps is {norm:.3g} (it was {before:.3g} at first).",
-            "最近 {count} 步梯度范数的中位数为 {norm:.3g}（最初为 {before:.3g}）。",
-        ),
-        cost=Text("One step can undo an epoch.", "一步就可能毁掉一整轮。"),
-        action=Text(
-            "Clip at 1.0 (`--optim.clip-norm 1.0`) and lower the learning rate.",
-            "把梯度裁剪到 1.0（`--optim.clip-norm 1.0`），并降低学习率。",
-        ),
-        effect=Text("Norms stay below 10.", "范数会保持在 10 以下。"),
-    ),
-    Cause(
-        name="run_gradients_explode",
-        title=Text("Gradients are very large", "梯度爆炸"),
-        evidence=Text(
-            "The monitor's last {looks} looks found gradients of {norm:.3g} in the middle, the longest in {layer} "
+            "Over the monitor's last {looks} samples the median gradient norm was {norm:.3g}, largest in {layer} "
             "({of_layer:.3g}).",
             "监视器最近 {looks} 次查看，梯度范数的中位数为 {norm:.3g}，最大的在 {layer}（{of_layer:.3g}）。",
         ),
-        cost=Text("One step can undo an epoch.", "一步就可能毁掉一整轮。"),
         action=Text(
             "Clip at 1.0 (`--optim.clip-norm 1.0`), lower the learning rate, and look at {layer}.",
             "把梯度裁剪到 1.0（`--optim.clip-norm 1.0`），降低学习率，并检查 {layer}。",
         ),
-        effect=Text("Norms stay below 10.", "范数会保持在 10 以下。"),
     ),
-    Cause(
-        name="run_gradients_vanish",
-        title=Text("Gradients have vanished", "梯度消失"),
+    _VANISHING,
+    replace(
+        _VANISHING,
         evidence=Text(
-            "The middle gradient norm of the last {count} steps is {norm:.3g}, at a training loss of {loss:.3g}.",
-            "最近 {count} 步梯度范数的中位数为 {norm:.3g}，而训练损失仍为 {loss:.3g}。",
-        ),
-        cost=Text("Nothing moves any more.", "权重已不再更新。"),
-        action=Text(
-            "Examine its settings (`vitscope doctor {config}`): initialisation, norms and residuals.",
-            "检查它的设置（`vitscope doctor {config}`）：初始化、归一化与残差。",
-        ),
-        effect=Text("Gradients reach every layer.", "梯度能到达每一层。"),
-    ),
-    Cause(
-        name="run_gradients_vanish",
-        title=Text("Gradients have vanished", "梯度消失"),
-        evidence=Text(
-            "The monitor's last {looks} looks found gradients of {norm:.3g} in the middle, the shortest in {layer} "
+            "Over the monitor's last {looks} samples the median gradient norm was {norm:.3g}, smallest in {layer} "
             "({of_layer:.3g}), at a training loss of {loss:.3g}.",
             "监视器最近 {looks} 次查看，梯度范数的中位数为 {norm:.3g}，最小的在 {layer}（{of_layer:.3g}），而训练损失仍为 {loss:.3g}。",
         ),
-        cost=Text("Nothing moves any more.", "权重已不再更新。"),
         action=Text(
             "Examine its settings (`vitscope doctor {config}`): initialisation, norms and residuals, from {layer} on.",
             "检查它的设置（`vitscope doctor {config}`）：从 {layer} 开始，看初始化、归一化与残差。",
         ),
-        effect=Text("Gradients reach every layer.", "梯度能到达每一层。"),
     ),
     Cause(
         name="run_updates_large",
@@ -243,29 +267,9 @@ CURVE_CAUSES: tuple[Cause, ...] = (
         action=Text("Lower the learning rate by 10 times or more.", "把学习率降低 10 倍或更多。"),
         effect=Text("Layers move by about a thousandth in one update.", "各层单次更新约为千分之一。"),
     ),
-    Cause(
-        name="run_updates_large",
-        title=Text("Single updates move the layers too far", "单次更新幅度过大"),
-        evidence=Text(
-            "At step {at} one update moved {layer} by {ratio:.0%} of its size, and the values of {grown} went from "
-            "{first:.3g} to {largest:,.0f} (learning rate {lr:.2g}; usual updates are 0.1%).",
-            "第 {at} 步的一次更新就让 {layer} 改变了自身大小的 {ratio:.0%}，{grown} 的数值从 {first:.3g} 涨到 "
-            "{largest:,.0f}（学习率 {lr:.2g}；更新通常为 0.1%）。",
-        ),
-        cost=Text(
-            "The first steps threw the weights so far off that later ones cannot bring them back.",
-            "最初几步就把权重推得太远，之后再也回不来。",
-        ),
-        action=Text(
-            "Lower the learning rate by 10 times or more and warm up; `vitscope doctor {config}` looks for a rate that is "
-            "stable.",
-            "把学习率降低 10 倍以上，并加上预热；`vitscope doctor {config}` 会找出稳定的学习率。",
-        ),
-        effect=Text("Values stay in their range, and the loss falls.", "数值保持在正常范围，损失下降。"),
-    ),
-    Cause(
-        name="run_updates_large",
-        title=Text("Single updates move the layers too far", "单次更新幅度过大"),
+    _FAR_UPDATES,
+    replace(
+        _FAR_UPDATES,
         evidence=Text(
             "At step {at} one update moved half of the layers by {middle:.0%} of their size or more, {layer} by {ratio:.0%} "
             "(learning rate {lr:.2g}; usual is 0.1%), and little was learnt since.",
@@ -273,11 +277,6 @@ CURVE_CAUSES: tuple[Cause, ...] = (
             "{lr:.2g}；通常为 0.1%），此后几乎没有学到东西。",
         ),
         cost=Text("What was learnt is written over within ten steps.", "学到的内容十步之内就会被覆盖。"),
-        action=Text(
-            "Lower the learning rate by 10 times or more and warm up; `vitscope doctor {config}` looks for a rate that is "
-            "stable.",
-            "把学习率降低 10 倍以上，并加上预热；`vitscope doctor {config}` 会找出稳定的学习率。",
-        ),
         effect=Text("Layers move by about a thousandth in one update.", "各层单次更新约为千分之一。"),
     ),
     Cause(

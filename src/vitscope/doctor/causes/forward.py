@@ -328,6 +328,13 @@ LEFT_OUT: tuple[Remark, ...] = (
         text=Text("No attention whose parts can be seen.", "没有可以看到内部结构的注意力。"),
     ),
     Remark(
+        name="attention_not_compared",
+        text=Text(
+            "There is attention, but what it computes could not be compared with its parts.",
+            "模型有注意力层，但无法用其各部分重新计算来比较。",
+        ),
+    ),
+    Remark(
         name="nothing_left_to_chance",
         text=Text("Nothing is left to chance in training: no dropout.", "训练中没有随机成分：没有 dropout。"),
     ),

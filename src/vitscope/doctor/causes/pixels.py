@@ -2,7 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from vitscope.doctor.causes.text import Cause, Text
+
+_WRONG_NORMALISATION = Cause(
+    name="normalisation_wrong",
+    title=Text("A normalisation that does not fit the pictures", "归一化的均值和标准差与图像不符"),
+    evidence=Text(
+        "After normalisation channels have mean {mean} and std {std}: no usual mean and std bring pixels from 0 "
+        "to 1 there.",
+        "归一化后各通道均值为 {mean}，标准差为 {std}：对 0 到 1 的像素，常用的均值和标准差不可能得到这样的结果。",
+    ),
+    cost=Text(
+        "The picture is a small change on a large constant, or far too large: training is slow or unstable.",
+        "图像内容只是一个大常数上的微小变化，或数值过大：训练缓慢或不稳定。",
+    ),
+    action=Text(
+        "Use the mean and std of pixels from 0 to 1: 0.5 and 0.5, or the set's own.",
+        "使用 0 到 1 像素的均值和标准差：0.5 和 0.5，或数据集自身的统计值。",
+    ),
+    effect=Text("Mean near 0, std near 1.", "均值接近 0，标准差接近 1。"),
+)
 
 PIXELS: tuple[Cause, ...] = (
     Cause(
@@ -70,40 +91,13 @@ PIXELS: tuple[Cause, ...] = (
         ),
         effect=Text("The usual learning rates work.", "常用的学习率即可正常工作。"),
     ),
-    Cause(
-        name="normalisation_wrong",
-        title=Text("A normalisation that does not fit the pictures", "归一化的均值和标准差与图像不符"),
-        evidence=Text(
-            "After normalisation channels have mean {mean} and std {std}: no usual mean and std bring pixels from 0 "
-            "to 1 there.",
-            "归一化后各通道均值为 {mean}，标准差为 {std}：对 0 到 1 的像素，常用的均值和标准差不可能得到这样的结果。",
-        ),
-        cost=Text(
-            "The picture is a small change on a large constant, or far too large: training is slow or unstable.",
-            "图像内容只是一个大常数上的微小变化，或数值过大：训练缓慢或不稳定。",
-        ),
-        action=Text(
-            "Use the mean and std of pixels from 0 to 1: 0.5 and 0.5, or the set's own.",
-            "使用 0 到 1 像素的均值和标准差：0.5 和 0.5，或数据集自身的统计值。",
-        ),
-        effect=Text("Mean near 0, std near 1.", "均值接近 0，标准差接近 1。"),
-    ),
-    Cause(
-        name="normalisation_wrong",
-        title=Text("A normalisation that does not fit the pictures", "归一化的均值和标准差与图像不符"),
+    _WRONG_NORMALISATION,
+    replace(
+        _WRONG_NORMALISATION,
         evidence=Text(
             "The run's mean and std make pixels from 0 to 1 go from {run_low:.3g} to {run_high:.3g}; usual is -3 to 3 at most.",
             "按这次训练设置的均值和标准差，0 到 1 的像素会变成 {run_low:.3g} 到 {run_high:.3g}；通常不超出 -3 到 3。",
         ),
-        cost=Text(
-            "The picture is a small change on a large constant, or far too large: training is slow or unstable.",
-            "图像内容只是一个大常数上的微小变化，或数值过大：训练缓慢或不稳定。",
-        ),
-        action=Text(
-            "Use the mean and std of pixels from 0 to 1: 0.5 and 0.5, or the set's own.",
-            "使用 0 到 1 像素的均值和标准差：0.5 和 0.5，或数据集自身的统计值。",
-        ),
-        effect=Text("Mean near 0, std near 1.", "均值接近 0，标准差接近 1。"),
     ),
     Cause(
         name="normalisation_not_that_of_weights",

@@ -44,7 +44,9 @@ RUN_NOTES: tuple[Remark, ...] = (
     Remark(name="run_failed", text=Text("the run ended with an error: {what}", "训练因错误而结束：{what}")),
     Remark(
         name="run_killed",
-        text=Text("its process is gone before the end; `{again}` goes on", "训练进程中途消失；用 `{again}` 继续"),
+        text=Text(
+            "its process is gone before the end; continue it with `{again}`", "训练进程中途消失；用 `{again}` 继续"
+        ),
     ),
     Remark(
         name="overconfident",
@@ -57,7 +59,7 @@ RUN_NOTES: tuple[Remark, ...] = (
     Remark(
         name="layers_with_long_gradients",
         text=Text(
-            "{count} layers have gradients longer than {limit:g} in the middle of the monitor's looks, {layer} {norm:.3g}",
+            "{count} layers have a median gradient norm above {limit:g} over the monitor's samples, {layer} {norm:.3g}",
             "监视器显示 {count} 层的梯度范数中位数超过 {limit:g}，其中 {layer} 为 {norm:.3g}",
         ),
     ),

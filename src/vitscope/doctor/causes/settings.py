@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from vitscope.doctor.causes.text import Cause, Remark, Text
 
 NARROW_HEADS = Text("Attention heads that are too narrow", "注意力头的维度太小")
@@ -12,6 +14,36 @@ HEADS_OF_WIDTH = Text(
 NARROW_HEADS_COST = Text(
     "Narrow heads can hardly pick out single tokens: accuracy may suffer, and training may not converge.",
     "过窄的头很难挑出单个 token：准确率可能下降，训练可能不收敛。",
+)
+
+_DROPS_TOO_MUCH = Cause(
+    name="dropout_too_high",
+    title=Text("Dropout that leaves almost nothing", "dropout 过高，几乎什么都没留下"),
+    evidence=Text(
+        "In training {share:.0%} of what enters '{layer}' is dropped; {layers} layers drop that much.",
+        "训练时进入“{layer}”的激活有 {share:.0%} 被丢弃；共有 {layers} 层丢弃如此之多。",
+    ),
+    cost=Text(
+        "What is left is mostly noise: the loss falls slowly or not at all.",
+        "剩下的主要是噪声：损失下降缓慢甚至不下降。",
+    ),
+    action=Text("Set dropout to 0.1 (at most 0.5).", "把 dropout 设为 0.1（最多 0.5）。"),
+    effect=Text("The training loss falls in the first epoch.", "训练损失在第一轮就会下降。"),
+)
+_DECAYS_TOO_MUCH = Cause(
+    name="weight_decay_too_high",
+    title=Text("Weight decay that eats the weights", "权重衰减过强，权重被不断抹去"),
+    evidence=Text(
+        "Decay {decay:g} at lr {lr:g} takes {taken:.0%} of every weight in {steps} steps; it is added to the "
+        "gradient, and {ratio:.1f} times as large.",
+        "衰减 {decay:g}、学习率 {lr:g} 时，每 {steps} 步抹去每个权重的 {taken:.0%}；它加在梯度上，是梯度的 {ratio:.1f} 倍。",
+    ),
+    cost=Text(
+        "Weights shrink faster than they learn: the output goes to the mean of the classes.",
+        "权重缩小得比学习更快：输出趋于各类别的平均。",
+    ),
+    action=Text("Set weight decay to {usual:g}.", "把权重衰减设为 {usual:g}。"),
+    effect=Text("Weights keep their size and the loss falls.", "权重保持大小，损失开始下降。"),
 )
 
 CAUSES: tuple[Cause, ...] = (
@@ -88,62 +120,21 @@ CAUSES: tuple[Cause, ...] = (
         ),
         effect=Text("Validation follows training.", "验证表现会跟上训练表现。"),
     ),
-    Cause(
-        name="dropout_too_high",
-        title=Text("Dropout that leaves almost nothing", "dropout 过高，几乎什么都没留下"),
-        evidence=Text(
-            "In training {share:.0%} of what enters '{layer}' is dropped; {layers} layers drop that much.",
-            "训练时进入“{layer}”的激活有 {share:.0%} 被丢弃；共有 {layers} 层丢弃如此之多。",
-        ),
-        cost=Text(
-            "What is left is mostly noise: the loss falls slowly or not at all.",
-            "剩下的主要是噪声：损失下降缓慢甚至不下降。",
-        ),
-        action=Text("Set dropout to 0.1 (at most 0.5).", "把 dropout 设为 0.1（最多 0.5）。"),
-        effect=Text("The training loss falls in the first epoch.", "训练损失在第一轮就会下降。"),
-    ),
-    Cause(
-        name="dropout_too_high",
-        title=Text("Dropout that leaves almost nothing", "dropout 过高，几乎什么都没留下"),
+    _DROPS_TOO_MUCH,
+    replace(
+        _DROPS_TOO_MUCH,
         evidence=Text(
             "The run's drop_rate is {run_rate:g}: that share of the values is dropped in training.",
             "这次训练的 drop_rate 为 {run_rate:g}：训练时丢弃这么大比例的数值。",
         ),
-        cost=Text(
-            "What is left is mostly noise: the loss falls slowly or not at all.",
-            "剩下的主要是噪声：损失下降缓慢甚至不下降。",
-        ),
-        action=Text("Set dropout to 0.1 (at most 0.5).", "把 dropout 设为 0.1（最多 0.5）。"),
-        effect=Text("The training loss falls in the first epoch.", "训练损失在第一轮就会下降。"),
     ),
-    Cause(
-        name="weight_decay_too_high",
-        title=Text("Weight decay that eats the weights", "权重衰减过强，权重被不断抹去"),
-        evidence=Text(
-            "Decay {decay:g} at lr {lr:g} takes {taken:.0%} of every weight in {steps} steps; it is added to the "
-            "gradient, and {ratio:.1f} times as large.",
-            "衰减 {decay:g}、学习率 {lr:g} 时，每 {steps} 步抹去每个权重的 {taken:.0%}；它加在梯度上，是梯度的 {ratio:.1f} 倍。",
-        ),
-        cost=Text(
-            "Weights shrink faster than they learn: the output goes to the mean of the classes.",
-            "权重缩小得比学习更快：输出趋于各类别的平均。",
-        ),
-        action=Text("Set weight decay to {usual:g}.", "把权重衰减设为 {usual:g}。"),
-        effect=Text("Weights keep their size and the loss falls.", "权重保持大小，损失开始下降。"),
-    ),
-    Cause(
-        name="weight_decay_too_high",
-        title=Text("Weight decay that eats the weights", "权重衰减过强，权重被不断抹去"),
+    _DECAYS_TOO_MUCH,
+    replace(
+        _DECAYS_TOO_MUCH,
         evidence=Text(
             "Decay {decay:g} at lr {lr:g} takes {taken:.0%} of every weight in {steps} steps.",
             "衰减 {decay:g}、学习率 {lr:g} 时，每 {steps} 步抹去每个权重的 {taken:.0%}。",
         ),
-        cost=Text(
-            "Weights shrink faster than they learn: the output goes to the mean of the classes.",
-            "权重缩小得比学习更快：输出趋于各类别的平均。",
-        ),
-        action=Text("Set weight decay to {usual:g}.", "把权重衰减设为 {usual:g}。"),
-        effect=Text("Weights keep their size and the loss falls.", "权重保持大小，损失开始下降。"),
     ),
     Cause(
         name="position_table_wrong_size",
@@ -191,6 +182,13 @@ NOTES: tuple[Remark, ...] = (
         ),
     ),
     Remark(
+        name="few_updates",
+        text=Text(
+            "{updates} updates in all (epochs: {epochs}): too few to learn much; more epochs or a smaller batch.",
+            "总共只有 {updates} 次更新（轮数：{epochs}）：太少，学不到多少；增加轮数或减小批次。",
+        ),
+    ),
+    Remark(
         name="guide_differs",
         text=Text(
             "Tuning guide for {pictures:,} pictures, a rule of thumb: {departures}.",
@@ -208,7 +206,28 @@ NOTES: tuple[Remark, ...] = (
 
 LEFT_OUT: tuple[Remark, ...] = (
     Remark(name="no_attention", text=Text("No attention was found in the model.", "模型中没有找到注意力层。")),
+    Remark(
+        name="heads_not_known",
+        text=Text(
+            "There is attention, but how many heads it has could not be told.", "模型有注意力层，但无法得知头数。"
+        ),
+    ),
+    Remark(
+        name="patches_not_known",
+        text=Text("How the pictures are cut into patches could not be told.", "无法得知图像如何切成块。"),
+    ),
+    Remark(
+        name="patches_too_few",
+        text=Text(
+            "Too few patches to change places, or they do not fill the picture.",
+            "块太少，或没有铺满图像，无法交换位置。",
+        ),
+    ),
     Remark(name="no_patches", text=Text("The model does not cut pictures into patches.", "模型不把图像切成块。")),
+    Remark(
+        name="length_unknown",
+        text=Text("How long training takes is not known (epochs=...).", "不知道训练多久（epochs=...）。"),
+    ),
     Remark(name="no_batch_norm", text=Text("The model has no BatchNorm.", "模型没有 BatchNorm。")),
     Remark(name="no_dropout", text=Text("The model has no dropout.", "模型没有 dropout。")),
     Remark(name="no_optimiser", text=Text("No optimiser was given.", "没有提供优化器。")),

@@ -2,9 +2,61 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from vitscope.doctor.causes.curve import CURVE_CAUSES
 from vitscope.doctor.causes.run_notes import RUN_LEFT_OUT, RUN_NOTES
 from vitscope.doctor.causes.text import Cause, Remark, Text
+
+STEP_WANTS_CLOSURE = Remark(
+    name="step_wants_closure",
+    text=Text(
+        "the optimiser's step wants a closure, as LBFGS's: pass your own step (step=...) to have it examined",
+        "优化器的 step 需要 closure（如 LBFGS）：请用 step 参数传入自己的训练步再检查",
+    ),
+)
+_TOO_HIGH = Cause(
+    name="lr_too_high",
+    title=Text("The learning rate is too high", "学习率过高"),
+    evidence=Text(
+        "Held at {lr:.2g}, each step changed the weights by {move:.2g} % of their length; after {fresh_steps} steps on "
+        "fresh batches the loss was {fresh_own:.3g}, and {fresh_better:.3g} at {proposal:.2g}. The stable edge is near "
+        "{edge:.2g}; with {batch} pictures a batch the loss at {proposal:.2g} went from {batch_start:.3g} to "
+        "{batch_end:.3g} in {batch_steps} steps.",
+        "学习率保持在 {lr:.2g} 时，每一步权重改变其长度的 {move:.2g} %；在新批次上训练 {fresh_steps} 步后损失为 "
+        "{fresh_own:.3g}，而用 {proposal:.2g} 时为 {fresh_better:.3g}。稳定边界约为 {edge:.2g}；每批 {batch} 张图片、学习率 "
+        "{proposal:.2g} 时，{batch_steps} 步内损失从 {batch_start:.3g} 变为 {batch_end:.3g}。",
+    ),
+    cost=Text(
+        "Steps overshoot: the loss swings, stays high or diverges.",
+        "步子迈得过大：损失震荡、居高不下，甚至发散。",
+    ),
+    action=Text("Use a learning rate of {proposal:.2g} (--optim.lr).", "把学习率改为 {proposal:.2g}（--optim.lr）。"),
+    effect=Text(
+        "The loss comes down instead of swinging or rising.",
+        "损失会下降，而不是震荡或上升。",
+    ),
+)
+
+_NO_WARM_UP = Cause(
+    name="warmup_missing",
+    title=Text("There is no warm-up, and this model needs one", "缺少学习率预热，而这个模型需要它"),
+    evidence=Text(
+        "The first steps at {lr:.2g} change the weights by {first:.2g} % of their length each; after {steps} steps on "
+        "fresh batches the loss was {cold:.3g} (at first {start:.3g}), with a rate that rises as long {warm:.3g}",
+        "学习率为 {lr:.2g} 时，最初几步每一步都使权重改变其长度的 {first:.2g} %；在新批次上训练 {steps} 步后损失为 "
+        "{cold:.3g}（开始时为 {start:.3g}），学习率在同样步数内逐步上升时为 {warm:.3g}",
+    ),
+    cost=Text(
+        "The first steps push the weights to where they do not come back from.",
+        "最初几步就把权重推到了回不来的地方。",
+    ),
+    action=Text(
+        "Let the learning rate rise over the first 10 % of the steps (--schedule.warmup '10 %').",
+        "让学习率在前 10 % 的步数内线性上升（--schedule.warmup '10 %'）。",
+    ),
+    effect=Text("The same rate then works.", "同样的学习率就能正常训练。"),
+)
 
 CAUSES: tuple[Cause, ...] = (
     Cause(
@@ -30,33 +82,9 @@ CAUSES: tuple[Cause, ...] = (
             "正确的模型大约 60 步内就能全部答对。",
         ),
     ),
-    Cause(
-        name="lr_too_high",
-        title=Text("The learning rate is too high", "学习率过高"),
-        evidence=Text(
-            "Held at {lr:.2g}, each step changed the weights by {move:.2g} % of their length; after {fresh_steps} steps on "
-            "fresh batches the loss was {fresh_own:.3g}, and {fresh_better:.3g} at {proposal:.2g}. The stable edge is near "
-            "{edge:.2g}; with {batch} pictures a batch the loss at {proposal:.2g} went from {batch_start:.3g} to "
-            "{batch_end:.3g} in {batch_steps} steps.",
-            "学习率保持在 {lr:.2g} 时，每一步权重改变其长度的 {move:.2g} %；在新批次上训练 {fresh_steps} 步后损失为 "
-            "{fresh_own:.3g}，而用 {proposal:.2g} 时为 {fresh_better:.3g}。稳定边界约为 {edge:.2g}；每批 {batch} 张图片、学习率 "
-            "{proposal:.2g} 时，{batch_steps} 步内损失从 {batch_start:.3g} 变为 {batch_end:.3g}。",
-        ),
-        cost=Text(
-            "Steps overshoot: the loss swings, stays high or is lost.",
-            "步子迈得过大：损失震荡、居高不下，甚至发散。",
-        ),
-        action=Text(
-            "Use a learning rate of {proposal:.2g} (--optim.lr).", "把学习率改为 {proposal:.2g}（--optim.lr）。"
-        ),
-        effect=Text(
-            "The loss comes down instead of swinging or rising.",
-            "损失会下降，而不是震荡或上升。",
-        ),
-    ),
-    Cause(
-        name="lr_too_high",
-        title=Text("The learning rate is too high", "学习率过高"),
+    _TOO_HIGH,
+    replace(
+        _TOO_HIGH,
         evidence=Text(
             "Held at {lr:.2g}, the loss went from {start:.3g} to {end:.3g} and each step changed the weights by "
             "{move:.2g} % of their length; at {proposal:.2g} it came to {better_end:.3g}. The stable edge is near "
@@ -66,39 +94,16 @@ CAUSES: tuple[Cause, ...] = (
             "保持在 {proposal:.2g} 时损失降到 {better_end:.3g}。稳定边界约为 {edge:.2g}；每批 {batch} 张图片、学习率 "
             "{proposal:.2g} 时，{batch_steps} 步内损失从 {batch_start:.3g} 变为 {batch_end:.3g}。",
         ),
-        cost=Text(
-            "Steps overshoot: the loss swings, stays high or is lost.",
-            "步子迈得过大：损失震荡、居高不下，甚至发散。",
-        ),
-        action=Text(
-            "Use a learning rate of {proposal:.2g} (--optim.lr).", "把学习率改为 {proposal:.2g}（--optim.lr）。"
-        ),
-        effect=Text(
-            "The loss comes down instead of swinging or rising.",
-            "损失会下降，而不是震荡或上升。",
-        ),
     ),
-    Cause(
-        name="lr_too_high",
-        title=Text("The learning rate is too high", "学习率过高"),
+    replace(
+        _TOO_HIGH,
         evidence=Text(
-            "At {lr:.2g} the loss, {start:.3g} at first, was lost after {lost_after} steps; at {proposal:.2g} it came to "
+            "At {lr:.2g} the loss started at {start:.3g} and diverged after {lost_after} steps; at {proposal:.2g} it came to "
             "{better_end:.3g}. The stable edge is near {edge:.2g}; with {batch} pictures a batch the loss at {proposal:.2g} went from {batch_start:.3g} to "
             "{batch_end:.3g} in {batch_steps} steps.",
             "学习率为 {lr:.2g} 时，损失从 {start:.3g} 开始，{lost_after} 步后发散；"
             "保持在 {proposal:.2g} 时损失降到 {better_end:.3g}。稳定边界约为 {edge:.2g}；每批 {batch} 张图片、学习率 "
             "{proposal:.2g} 时，{batch_steps} 步内损失从 {batch_start:.3g} 变为 {batch_end:.3g}。",
-        ),
-        cost=Text(
-            "Steps overshoot: the loss swings, stays high or is lost.",
-            "步子迈得过大：损失震荡、居高不下，甚至发散。",
-        ),
-        action=Text(
-            "Use a learning rate of {proposal:.2g} (--optim.lr).", "把学习率改为 {proposal:.2g}（--optim.lr）。"
-        ),
-        effect=Text(
-            "The loss comes down instead of swinging or rising.",
-            "损失会下降，而不是震荡或上升。",
         ),
     ),
     Cause(
@@ -130,7 +135,7 @@ CAUSES: tuple[Cause, ...] = (
             "{run_end:.3g}。",
         ),
         cost=Text(
-            "What the warm-up taught is lost at the top of the rate.",
+            "What the warm-up taught is forgotten at the top of the rate.",
             "预热中学到的东西在最高学习率下又丢失了。",
         ),
         action=Text(
@@ -162,43 +167,15 @@ CAUSES: tuple[Cause, ...] = (
             "损失在最初几步内就会明显下降，与实测一致。",
         ),
     ),
-    Cause(
-        name="warmup_missing",
-        title=Text("There is no warm-up, and this model needs one", "缺少学习率预热，而这个模型需要它"),
-        evidence=Text(
-            "The first steps at {lr:.2g} change the weights by {first:.2g} % of their length each; after {steps} steps on "
-            "fresh batches the loss was {cold:.3g} (at first {start:.3g}), with a rate that rises as long {warm:.3g}",
-            "学习率为 {lr:.2g} 时，最初几步每一步都使权重改变其长度的 {first:.2g} %；在新批次上训练 {steps} 步后损失为 "
-            "{cold:.3g}（开始时为 {start:.3g}），学习率在同样步数内逐步上升时为 {warm:.3g}",
-        ),
-        cost=Text(
-            "The first steps push the weights to where they do not come back from.",
-            "最初几步就把权重推到了回不来的地方。",
-        ),
-        action=Text(
-            "Let the learning rate rise over the first 10 % of the steps (--schedule.warmup '10 %').",
-            "让学习率在前 10 % 的步数内线性上升（--schedule.warmup '10 %'）。",
-        ),
-        effect=Text("The same rate then works.", "同样的学习率就能正常训练。"),
-    ),
-    Cause(
-        name="warmup_missing",
-        title=Text("There is no warm-up, and this model needs one", "缺少学习率预热，而这个模型需要它"),
+    _NO_WARM_UP,
+    replace(
+        _NO_WARM_UP,
         evidence=Text(
             "{steps} steps at {lr:.2g} from the first one on brought the loss from {start:.3g} to {cold:.3g}; with a rise "
             "to the same rate it came to {warm:.3g}.",
             "从第一步起就用 {lr:.2g} 训练 {steps} 步，损失从 {start:.3g} 变为 {cold:.3g}；逐步升到同样的学习率，损失降到 "
             "{warm:.3g}。",
         ),
-        cost=Text(
-            "The first steps push the weights to where they do not come back from.",
-            "最初几步就把权重推到了回不来的地方。",
-        ),
-        action=Text(
-            "Let the learning rate rise over the first 10 % of the steps (--schedule.warmup '10 %').",
-            "让学习率在前 10 % 的步数内线性上升（--schedule.warmup '10 %'）。",
-        ),
-        effect=Text("The same rate then works.", "同样的学习率就能正常训练。"),
     ),
     Cause(
         name="weight_decay_too_high",
@@ -322,6 +299,7 @@ NOTES: tuple[Remark, ...] = (
 )
 
 LEFT_OUT: tuple[Remark, ...] = (
+    STEP_WANTS_CLOSURE,
     Remark(
         name="one_class_to_overfit",
         text=Text(

@@ -1,4 +1,4 @@
-"""The examination in its order, cheap to dear."""
+"""The examination in its order, cheapest first."""
 
 from __future__ import annotations
 

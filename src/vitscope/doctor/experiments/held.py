@@ -135,12 +135,12 @@ def own_run(patient: Patient) -> HeldRun:
         def look() -> None:
             after[0] = _unlikely(patient, pool)
 
-        patient.tried["own"] = hold(patient, pool, None, steps=HELD_STEPS, is_enough=_is_plain, at_end=look)
+        patient.tried["own"] = hold(patient, pool, None, steps=HELD_STEPS, is_enough=is_plain, at_end=look)
         patient.tried["known"] = Known(before, after[0])
     return patient.tried["own"]
 
 
-def _is_plain(run: HeldRun) -> bool:
+def is_plain(run: HeldRun) -> bool:
     """Well past the rise, far down, in steps of a usual size: the rest of the run would show nothing else. A loss below
     zero is not plain."""
     if run.start <= 0 or len(run.losses) < PLAIN_STEPS or not SLOW_UPDATE <= run.move <= COMFORTABLE_UPDATE:

@@ -61,11 +61,15 @@ def beside(
     return Beside(harm, statistics.fmean(one.losses[late:]), statistics.fmean(two.losses[late:]), steps, (one, two))
 
 
-def at_real_batch(patient: Patient, lr: float) -> tuple[HeldRun, int]:
-    """A few steps with as many pictures in a batch as training has, as far as there is time, and how many they were."""
+def at_real_batch(patient: Patient, lr: float, known: HeldRun | None = None) -> tuple[HeldRun, int]:
+    """A few steps with as many pictures in a batch as training has, as far as there is time, and how many they were.
+    `known`: the run at that rate with the pool's batches, which a quick examination does not repeat where there is time
+    for hardly larger ones."""
     small = len(pool_of(patient)[0][0])
     affordable = int(REAL_SECONDS / REAL_STEPS / patient.tried["seconds"])
     size = max(small, min(patient.facts.batch_size or small, affordable))
+    if patient.is_quick and known is not None and size < 2 * small:
+        return known, small
     pool = batches_of(patient, 2, size)
     return hold(patient, pool, lr, steps=REAL_STEPS), max(len(images) for images, _ in pool)
 

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import itertools
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+import torch
+
 from vitscope.doctor.as_it_came import as_it_came
-from vitscope.doctor.experiments.held import HeldRun, hold, loss_of_step, own_run, pool_of, trainer_of
+from vitscope.doctor.experiments.held import HeldRun, hold, is_plain, loss_of_step, own_run, pool_of, trainer_of
 from vitscope.doctor.patient import Pair, Patient
 from vitscope.doctor.thresholds.training import (
     COMFORTABLE_UPDATE,
@@ -26,6 +29,11 @@ from vitscope.doctor.thresholds.training import (
     LR_TOO_LOW_FALL,
     MARGIN_BELOW_EDGE,
     NOISE_TIMES,
+    PLAIN_FALL,
+    PLAIN_STEPS,
+    QUICK_EDGE_SECONDS,
+    REPLACED,
+    REPLACED_STEPS,
     SLOW_UPDATE,
     SWINGS,
     UPDATE_TOO_LARGE,
@@ -91,19 +99,30 @@ def lr_test_of(patient: Patient) -> LrTest:
 
 
 def add(test: LrTest, patient: Patient, lr: float) -> HeldRun:
-    """As long as the patient's own, which ends early where all is plain."""
+    """As long as the patient's own, which ends early where all is plain. Beside one that was lost there is nothing to
+    compare, and each ends when it is decided."""
     if lr not in test.runs:
         own = test.runs[test.own]
         steps = HELD_STEPS if own.is_lost else len(own.losses)
-        test.runs[lr] = hold(patient, pool_of(patient), lr, steps=steps)
+        is_enough = _is_decided if own.is_lost else None
+        test.runs[lr] = hold(patient, pool_of(patient), lr, steps=steps, is_enough=is_enough)
     return test.runs[lr]
+
+
+def _is_decided(run: HeldRun) -> bool:
+    """Plainly good, or so little down by now, with steps that write over what others learnt, or not down at all, that
+    the rest of the steps would not make it good."""
+    is_up = run.fall < PLAIN_FALL * abs(run.start)
+    if len(run.losses) < PLAIN_STEPS:
+        return len(run.losses) >= REPLACED_STEPS and run.move > REPLACED and is_up
+    return is_plain(run) or (run.move > UPDATE_TOO_LARGE and is_up) or run.fall <= 0
 
 
 def find_edge(test: LrTest, patient: Patient) -> None:
     """Go down from the patient's rate by tens to one that is good; halve the way between them; propose less."""
     if test.edge is not None:
         return
-    own = test.runs[test.own]
+    own, began = test.runs[test.own], time.process_time()
     good, tried = test.own, 0
     while tried < 3 and good > test.own * LOWEST_LR_RATIO:
         good /= 10
@@ -115,6 +134,9 @@ def find_edge(test: LrTest, patient: Patient) -> None:
         return
     bad = good * 10
     while bad / good > LR_EDGE_RATIO:
+        if patient.is_quick and time.process_time() - began > QUICK_EDGE_SECONDS * torch.get_num_threads():
+            test.edge, test.proposal = math.sqrt(bad * good), good
+            return
         between = math.sqrt(bad * good)
         if is_good(add(test, patient, between), own):
             good = between

@@ -63,6 +63,9 @@ two seeds each: 0.004 (ResNet, SGD 0.1) to 0.029 (narrow ViT on digits, AdamW 2e
 times the rate the ViTs have 0.043 to 0.12, but for one with large first weights: 0.031. What was learnt is written over
 within 25 steps; on a few pictures that may look well for a while, so the loss alone does not show it. Small networks
 on easy pictures have 0.06 to 0.1 with SGD and learn all at once: who has (LOW_LOSS) is not judged by this."""
+REPLACED, REPLACED_STEPS = 0.3, 8
+"""Of the length of all weight matrices: after three such steps nothing of them is left, and after so many of a
+run, a third of them at the full rate, it need not go on. The easiest tasks bear 0.1."""
 COMFORTABLE_UPDATE = 0.03
 """Up to here steps are of a usual size."""
 SLOW_UPDATE = 1e-3
@@ -83,6 +86,10 @@ LR_EDGE_RATIO = 3.5
 """The edge is known well enough within this factor."""
 MARGIN_BELOW_EDGE = 2.0
 """What is proposed lies below the edge by this factor."""
+QUICK_EDGE_SECONDS = 4.0
+"""Of the processor, in a quick examination, until the way between a good rate and a bad one ten times as high is no
+longer halved: the middle of the two is then called the edge, which is off by a factor of 3 at most, and the good one is
+proposed."""
 LOOK_ABOVE_SECONDS = 5.0
 """Where a run takes longer than this, the edge above a rate that is well is not looked for."""
 FRESH_STEPS, FRESH_SECONDS = 60, 12.0

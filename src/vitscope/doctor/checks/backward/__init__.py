@@ -5,6 +5,7 @@ from __future__ import annotations
 from vitscope.doctor.check import Check
 from vitscope.doctor.checks.backward.dead_units import dead_units
 from vitscope.doctor.checks.backward.half import half
+from vitscope.doctor.checks.backward.hidden import hidden
 from vitscope.doctor.checks.backward.moved import moved
 from vitscope.doctor.checks.backward.norms import norms
 from vitscope.doctor.checks.backward.reach import reach
@@ -14,6 +15,7 @@ from vitscope.doctor.checks.backward.step_size import step_size
 CHECKS: tuple[Check, ...] = (
     Check("gradient_reach", "backward", reach),
     Check("optimizer_reach", "backward", moved),
+    Check("hidden_weights", "backward", hidden),
     Check("gradient_norms", "backward", norms),
     Check("dead_units", "backward", dead_units),
     Check("step_gradient", "backward", step_gradient),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from vitscope.doctor.anatomy import looks_trained
+from vitscope.doctor.anatomy import looks_trained, norm_weights
 from vitscope.doctor.calls import classifier_of
 from vitscope.doctor.checks.backward.reach import names_and_share
 from vitscope.doctor.finding import Finding, Note, Seen
+from vitscope.doctor.modes import train_without_chance
+from vitscope.doctor.one_step import mean_gradient
 from vitscope.doctor.patient import Patient
-from vitscope.doctor.thresholds.backward import STILL_SHARE
+from vitscope.doctor.thresholds.backward import FORGOTTEN_SHARE, STILL_SHARE
+from vitscope.doctor.thresholds.forward import FORWARD_PICTURES
 
 
 def moved(patient: Patient) -> Seen:
@@ -32,9 +35,28 @@ def moved(patient: Patient) -> Seen:
             seen.notes.append(Note("linear_probe", names_and_share(patient, rest)))
         else:
             seen.findings.append(Finding("not_in_optimizer", 0.95, names_and_share(patient, rest)))
-    elif any(name in forgotten for name in rest):
-        seen.notes.append(Note("some_not_in_optimizer", names_and_share(patient, [n for n in rest if n in forgotten])))
+    elif left := [name for name in rest if name in forgotten]:
+        told = names_and_share(patient, left)
+        if _are_missed(patient, left, total):
+            seen.findings.append(Finding("not_in_optimizer", 0.85, told))
+        else:
+            seen.notes.append(Note("some_not_in_optimizer", told))
     return seen
+
+
+def _are_missed(patient: Patient, names: list[str], total: int) -> bool:
+    """Whether the loss reaches enough of them that have never learnt: a head beside, which is not used, does no harm.
+    Where they have norms of their own, those tell; what else learns may have begun long ago."""
+    parameters = dict(patient.model.named_parameters())
+    if patient.facts.is_pretrained or sum(parameters[name].numel() for name in names) < FORGOTTEN_SHARE * total:
+        return False
+    norms = [name for name in norm_weights(patient.model) if name in names]
+    if looks_trained(patient.model, norms or None):
+        return False
+    train_without_chance(patient.model)
+    grads = mean_gradient(patient, *patient.sample(FORWARD_PICTURES))
+    reached = sum(parameters[name].numel() for name in names if name in grads and grads[name].any())
+    return reached >= FORGOTTEN_SHARE * total
 
 
 def _head(patient: Patient) -> str | None:

@@ -30,12 +30,13 @@ def attention(patient: Patient) -> Seen:
     patient.model.eval()
     unscaled: list[AttentionParts] = []
     unturned: list[AttentionParts] = []
-    known, spread = 0, 0.0
+    known, told, spread = 0, 0, 0.0
     mixed = {one.name: tensors for one in parts if (tensors := _tensors(patient.model, one, images)) is not None}
     for one in (part for part in parts if part.name in mixed):
-        is_unturned = one.num_heads > 1 and merges_wrongly(patient.model, one, images)
-        scale, wide = scale_of(one, *mixed[one.name], is_unturned=is_unturned)
+        is_unturned = merges_wrongly(patient.model, one, images) if one.num_heads > 1 else None
+        scale, wide = scale_of(one, *mixed[one.name], is_unturned=is_unturned is True)
         known += scale is not None
+        told += scale is not None or is_unturned is not None
         if is_unturned:
             unturned.append(one)
         if scale == "none":
@@ -44,6 +45,8 @@ def attention(patient: Patient) -> Seen:
     seen = Seen(
         measured={"layers": len(parts), "scale_known": known, "unscaled": len(unscaled), "unturned": len(unturned)}
     )
+    if not told:
+        return Seen(measured=seen.measured, left_out="attention_not_compared")
     if unturned:
         numbers = {"count": len(unturned), "of": len(mixed), "name": unturned[0].name, "heads": unturned[0].num_heads}
         seen.findings.append(Finding("heads_merged_wrongly", 0.98, numbers))
@@ -55,11 +58,12 @@ def attention(patient: Patient) -> Seen:
     return seen
 
 
-def merges_wrongly(model: nn.Module, parts: AttentionParts, images: Tensor) -> bool:
-    """The last number of the last linear layer is v's in every order people pack q, k and v in."""
+def merges_wrongly(model: nn.Module, parts: AttentionParts, images: Tensor) -> bool | None:
+    """None where it cannot be told. The last number of the last linear layer is v's in every order people pack q, k and
+    v in."""
     watched = parts.out[1] if parts.out is not None else None
     if watched is None:
-        return False
+        return None
 
     def change(gave: Tensor) -> Tensor:
         gave = gave.clone()
@@ -69,7 +73,7 @@ def merges_wrongly(model: nn.Module, parts: AttentionParts, images: Tensor) -> b
     plain = pass_with(model, images[:1], {}, watched)
     other = pass_with(model, images[:1], {parts.linears[-1][0]: change}, watched)
     if plain.ndim != 3 or plain.shape != other.shape:
-        return False
+        return None
     changed = (plain - other)[0].abs() > 1e-6 * plain.abs().mean()
     channels, tokens = int(changed.any(0).sum()), int(changed.any(1).sum())
     # Heads that talk to each other change several channels of all tokens, and are no fault.
@@ -107,7 +111,9 @@ def _tensors(model: nn.Module, parts: AttentionParts, images: Tensor) -> tuple[l
         return None
     mixed = end.gave if out is None else end.given
     outputs = [by_layer[id(layer)].gave for _, layer in parts.linears]
-    if mixed.ndim != 3 or any(one.ndim != 3 or one.shape[:2] != mixed.shape[:2] for one in outputs):
+    if mixed.ndim != 3 or mixed.shape[-1] != parts.num_heads * parts.head_dim:
+        return None  # what follows the heads could not be told, and is in it
+    if any(one.ndim != 3 or one.shape[:2] != mixed.shape[:2] for one in outputs):
         return None
     return [one.double() for one in outputs], mixed.double()
 

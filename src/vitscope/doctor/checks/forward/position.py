@@ -7,9 +7,10 @@ whatever could tell positions apart then does; without any, the answer stays the
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from vitscope.doctor.attention_parts import is_attention
+from vitscope.doctor.attention_parts import MOST_PREFIX, has_attention, is_attention
+from vitscope.doctor.calls import calls_of
 from vitscope.doctor.checks.forward.dependence import features_of
 from vitscope.doctor.finding import Finding, Seen
 from vitscope.doctor.patient import Patient
@@ -19,14 +20,16 @@ from vitscope.doctor.thresholds.forward import FORWARD_PICTURES, POSITION_ROUNDI
 
 @torch.no_grad()
 def position(patient: Patient) -> Seen:
-    patch = patient.facts.patch_size
-    if patch is None or not any(is_attention(module) for module in patient.model.modules()):
+    if not has_attention(patient.model):
         return Seen(left_out="no_patches")
     images, _ = patient.sample(FORWARD_PICTURES)
+    patient.model.eval()
+    patch = patient.facts.patch_size or patch_by_tokens(patient.model, images[:2])
+    if patch is None:
+        return Seen(left_out="patches_not_known")
     rows, columns = images.shape[-2] // patch[0], images.shape[-1] // patch[1]
     if rows * columns < 4 or (rows * patch[0], columns * patch[1]) != tuple(images.shape[-2:]):
-        return Seen(left_out="no_patches")
-    patient.model.eval()
+        return Seen(left_out="patches_too_few")
     images = in_usual_range(images)
     shuffled = shuffled_patches(
         images, patch, torch.randperm(rows * columns, generator=torch.Generator().manual_seed(1))
@@ -40,6 +43,22 @@ def position(patient: Patient) -> Seen:
         numbers = {"moved": share, "patches": rows * columns}
         seen.findings.append(Finding("no_position_information", 0.96, numbers))
     return seen
+
+
+def patch_by_tokens(model: nn.Module, images: Tensor) -> tuple[int, int] | None:
+    """The square patch that cuts the pictures into as many as the first attention has tokens, but for a few that
+    stand before them. A wrong one condemns nobody: whoever knows where patches lie, or mixes them, sees a change."""
+    calls = calls_of(model, images, is_attention)
+    if not calls:
+        return None
+    tokens = calls[0].tokens(len(images))
+    height, width = images.shape[-2:]
+    for prefix in range(MOST_PREFIX + 1):
+        for side in range(1, min(height, width) // 2 + 1):
+            is_cut = height % side == 0 and width % side == 0
+            if is_cut and (height // side) * (width // side) == tokens - prefix:
+                return side, side
+    return None
 
 
 def in_usual_range(images: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from vitscope.doctor.anatomy import looks_trained
+from vitscope.doctor.attention_parts import has_attention
 from vitscope.doctor.finding import Change, Finding, Note, Seen
 from vitscope.doctor.patient import Patient
 from vitscope.doctor.thresholds.settings import MODEST_HEAD, MODEST_HEAD_SURE, SMALL_HEAD, SMALL_HEAD_SURE
@@ -12,7 +13,7 @@ from vitscope.train.guide import HEAD_DIM
 def head_dim(patient: Patient) -> Seen:
     facts = patient.facts
     if facts.embed_dim is None or facts.num_heads is None:
-        return Seen(left_out="no_attention")
+        return Seen(left_out="heads_not_known" if has_attention(patient.model) else "no_attention")
     numbers = head_numbers(facts.embed_dim, facts.num_heads, facts.head_dim)
     dim = numbers["dim"]
     seen = Seen(measured={"head_dim": dim})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from vitscope.doctor.anatomy import looks_trained
+from vitscope.doctor.attention_parts import has_attention
 from vitscope.doctor.finding import Change, Finding, Seen
 from vitscope.doctor.patient import Patient
 from vitscope.doctor.thresholds.settings import COARSE_TOKENS
@@ -10,8 +11,10 @@ from vitscope.doctor.thresholds.settings import COARSE_TOKENS
 
 def patches(patient: Patient) -> Seen:
     facts = patient.facts
-    if facts.patch_size is None or facts.img_size is None or facts.num_heads is None:
+    if not has_attention(patient.model):
         return Seen(left_out="no_patches")
+    if facts.patch_size is None or facts.img_size is None:
+        return Seen(left_out="patches_not_known")
     numbers = patch_numbers(facts.img_size, facts.patch_size)
     tokens = numbers["tokens"]
     seen = Seen(measured={"tokens": tokens, "patch_size": [*facts.patch_size], "img_size": [*facts.img_size]})

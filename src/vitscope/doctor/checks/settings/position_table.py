@@ -8,20 +8,19 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from vitscope.doctor.attention_parts import MOST_PREFIX, has_attention
 from vitscope.doctor.finding import Finding, Note, Seen
 from vitscope.doctor.patient import Patient
 from vitscope.doctor.thresholds.settings import EQUAL_ROWS, PERIOD
 
 NAMES = ("pos_embed", "position_embed", "pos_emb", "positional", "sincos")
-MOST_PREFIX = 8
-"""Class, distillation and register tokens."""
 LEAST_SIDE = 3
 
 
 def position_table(patient: Patient) -> Seen:
     facts = patient.facts
     found = _table(patient.model)
-    if facts.patch_size is None or facts.img_size is None or facts.num_heads is None or found is None:
+    if facts.patch_size is None or facts.img_size is None or found is None or not has_attention(patient.model):
         return Seen(left_out="no_position_table")
     name, table, is_learnt = found
     down, across = facts.img_size[0] // facts.patch_size[0], facts.img_size[1] // facts.patch_size[1]

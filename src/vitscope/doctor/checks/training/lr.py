@@ -159,7 +159,7 @@ def _at_zero(patient: Patient, test: LrTest) -> Finding | None:
 def _at_real_batch(patient: Patient, test: LrTest) -> dict[str, Any]:
     """The proposal once more with a batch of training's size. Where it is lost there, a third of it is proposed."""
     lr = test.proposal or 0.0
-    run, pictures = at_real_batch(patient, lr)
+    run, pictures = at_real_batch(patient, lr, test.runs.get(lr))
     if way_of(run) == "diverges":
         test.proposal = rounded(lr / 3)
         run, pictures = at_real_batch(patient, test.proposal)
