@@ -55,9 +55,13 @@ def test_a_frozen_batch_norm_stays_frozen(tmp_path: Path) -> None:
 
 def test_a_look_does_not_span_the_way_back_to_a_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else what lies between two weights is told as one update."""
-    monitor, spans = Monitor(every=3), []
+    monitor, spans = Monitor(every=3), list[tuple[int, int]]()
     weights = torch.zeros(1)
-    work: Any = SimpleNamespace(step=0, state=SimpleNamespace(optimizer=SimpleNamespace(params=[weights])))
+    work: Any = SimpleNamespace(
+        step=0,
+        state=SimpleNamespace(optimizer=SimpleNamespace(params=[weights])),
+        course=SimpleNamespace(is_in_trouble=False),
+    )
 
     def looked(work: Any) -> dict[str, Any]:
         assert monitor._before is not None
@@ -70,6 +74,11 @@ def test_a_look_does_not_span_the_way_back_to_a_checkpoint(monkeypatch: pytest.M
         weights.fill_(work.step)
         monitor.see(work)
     assert spans == [(1, 2), (3, 4), (6, 7)]
+    work.course.is_in_trouble = True
+    for work.step in (9, 10):
+        weights.fill_(work.step)
+        monitor.see(work)
+    assert spans[-1] == (9, 10), "where steps go wrong it does not wait for its turn"
 
 
 def test_every_layer_has_its_numbers(tmp_path: Path) -> None:

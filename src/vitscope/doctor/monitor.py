@@ -71,6 +71,8 @@ class Monitor:
         if work.step < self._seen:  # training went back to a checkpoint: what was kept is of steps that are undone
             self._before, self._last, self._next = None, (0, 0.0), work.step + 2
         self._seen = work.step
+        if work.course.is_in_trouble:  # soon it goes back or ends: which layer it was is seen now or never
+            self._next = min(self._next, work.step + 1)
         if work.step < self._next - 1:
             return
         began = time.perf_counter()
