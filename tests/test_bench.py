@@ -8,6 +8,7 @@ import io
 import json
 import math
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -257,6 +258,18 @@ def test_sparse_times_a_step_with_each_hook_and_the_cut() -> None:
     assert {row[2] for row in (alone, masked, growing)} == {"eager"}
     assert all(float(row[4].split()[0]) > 0 for row in (masked, growing))
     assert float(cut[3].split()[0]) > 0
+
+
+def test_bf16_is_held_against_fp32_network_by_network() -> None:
+    output = run("cpu_bf16.py")
+    rows = table_rows(output)
+    assert [row[0] for row in rows] == ["`digits_vit`", "`cifar10_guide_quick`"]
+    for row in rows:
+        fp32, bf16 = (float(cell.replace(",", "")) for cell in row[3:5])
+        assert float(row[5].split()[0]) > 0
+        assert fp32 > 0
+        assert bf16 > 0
+    assert re.search(r"bf16 of its own: (yes|no|unknown)", output)
 
 
 def test_two_of_four_says_what_a_cpu_cannot_time(tmp_path: Path) -> None:

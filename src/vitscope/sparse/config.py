@@ -30,11 +30,11 @@ class SparseConfig:
     rate: float = 0.2
     """Share of what remains that each round takes."""
     rounds: int = 1
-    """How many."""
+    """Number of rounds."""
     epochs: int | None = None
-    """Of each round; the recipe's own by default."""
+    """Epochs per round; the recipe's own by default."""
     dense_epochs: int | None = None
-    """Of the dense network's training, where it is trained here; the recipe's own by default."""
+    """Epochs of the dense network's training, where it is trained here; the recipe's own by default."""
     dense_teaches: float = 0.0
     """Share of the dense network's answers in the loss of rounds and controls, beside the labels; 0: labels alone."""
     units: str = "all"
@@ -42,7 +42,7 @@ class SparseConfig:
     criterion: Literal["remain", "magnitude", "l1", "l2", "saliency", "random"] = "saliency"
     """What makes a unit worth keeping."""
     rank: Literal["global", "layer"] = "global"
-    """Units compete over all blocks, or in each block by itself."""
+    """Whether units compete over all blocks, or in each block by itself."""
     reg: float = 1.0
     """rsst: where lambda ends."""
     exp: float = 4.0
@@ -74,7 +74,7 @@ class SparseConfig:
     timing: Literal["all", "first", "none"] = "all"
     """Which networks are timed beside the dense one: the algorithm's of every seed, of the first seed, or none."""
     seeds: int = 1
-    """How many times everything is done, from --seed on."""
+    """Number of seeds: everything is done with each, from --seed on."""
 
     def __post_init__(self) -> None:
         for name, floor in (("rounds", 1), ("seeds", 1), ("round_to", 1), ("least_neurons", 1), ("rewind", 0)):
