@@ -416,6 +416,17 @@ def test_the_first_error_left_is_the_one_that_is_read() -> None:
     assert (rank, type(error), str(error)) == (2, DataError, "too many\nwhere: here\nto do: mend them")
 
 
+def test_a_store_that_has_gone_hides_no_error() -> None:
+    class Gone:
+        def __getattr__(self, name: str) -> Any:
+            raise distributed.DistStoreError("Connection reset by peer")
+
+    lost = Board(Gone(), 1, 2)
+    lost.put_up("a note")
+    lost.leave_error(VitscopeError("too many"))
+    assert (lost.unread(), lost.error_left()) == ([], None)
+
+
 def test_who_went_without_a_word_leaves_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(board, "LAST_WORDS_SECONDS", 0.1)
     assert Board(distributed.HashStore(), 0, 2).error_left() is None  # pyright: ignore[reportPrivateImportUsage]

@@ -16,7 +16,8 @@ ERROR = "error"
 
 
 class Board:
-    """As one process sees it. What goes up is pickled: all of it comes from processes of the same run."""
+    """As one process sees it. What goes up is pickled: all of it comes from processes of the same run. Where the store
+    has gone with the process that held it, nothing is written or read: what ended that one is the error to tell."""
 
     def __init__(self, store: Any, rank: int, world: int) -> None:
         self.store, self.rank = store, rank
@@ -25,17 +26,20 @@ class Board:
 
     def put_up(self, note: Any) -> None:
         """First the note, then how many there are: what is counted can be read."""
-        self._written += 1
-        self.store.set(f"note-{self.rank}-{self._written}", pickle.dumps(note).hex())
-        self.store.set(f"notes-{self.rank}", str(self._written))
+        with contextlib.suppress(RuntimeError):
+            self.store.set(f"note-{self.rank}-{self._written + 1}", pickle.dumps(note).hex())
+            self.store.set(f"notes-{self.rank}", str(self._written + 1))
+            self._written += 1
 
     def unread(self) -> list[Any]:
         """The notes since the last time, process by process."""
         found = []
-        for rank, read in self._read.items():
-            if self.store.check([f"notes-{rank}"]):
-                self._read[rank] = int(self.store.get(f"notes-{rank}"))
-            found += [self._taken(f"note-{rank}-{number}") for number in range(read + 1, self._read[rank] + 1)]
+        with contextlib.suppress(RuntimeError):
+            for rank in self._read:
+                count = int(self.store.get(f"notes-{rank}")) if self.store.check([f"notes-{rank}"]) else 0
+                while self._read[rank] < count:
+                    found.append(self._taken(f"note-{rank}-{self._read[rank] + 1}"))
+                    self._read[rank] += 1
         return found
 
     def leave_error(self, error: VitscopeError) -> None:
@@ -46,7 +50,7 @@ class Board:
     def error_left(self) -> tuple[int, VitscopeError] | None:
         """Which process ended with which error; None where it went without a word."""
         until = time.monotonic() + LAST_WORDS_SECONDS
-        with contextlib.suppress(RuntimeError):  # the store may be gone with it
+        with contextlib.suppress(RuntimeError):
             while True:
                 if self.store.check([ERROR]):
                     return self._taken(ERROR)
