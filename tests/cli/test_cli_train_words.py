@@ -55,8 +55,8 @@ def test_the_best_epoch_is_told_by_what_it_is_the_best(
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        ([], "no --model given: vit_tiny, for 100 epochs (--epochs)\n"),
-        (["--epochs", "1"], "no --model given: vit_tiny, for 1 epoch\n"),
+        ([], "no --model given: training vit_tiny for 100 epochs (change with --epochs)\n"),
+        (["--epochs", "1"], "no --model given: training vit_tiny for 1 epoch\n"),
         (["--model", "vit_tiny"], ""),
         (["--model.name", "vit_tiny"], ""),
     ],

@@ -13,6 +13,7 @@ from vitscope.core.errors import (
     VitscopeError,
     expected,
 )
+from vitscope.weights.read import MisfitError
 
 
 def test_three_lines() -> None:
@@ -65,3 +66,12 @@ def test_an_error_crosses_processes_whole() -> None:
 
 def test_the_sentence_of_refusals() -> None:
     assert expected("depth", "a positive integer", -1) == "depth: expected a positive integer, received -1"
+
+
+def test_every_kind_of_error_travels_between_processes() -> None:
+    """Also one that is made from more than words."""
+    error = MisfitError("too few", where="file", fix="another", is_known=True)
+    error.was_said = True
+    for one in (error, DataError("bad", where="here", fix="mend it"), ConfigError("worse")):
+        back = pickle.loads(pickle.dumps(one))
+        assert (type(back), vars(back), str(back)) == (type(one), vars(one), str(one))

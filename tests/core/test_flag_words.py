@@ -47,6 +47,7 @@ def refusal(*args: str) -> UsageError:
         (tuple[float, ...], ["(0.5,", "0.5,", ".5)"], "0.5 0.5 .5"),
         (tuple[float, float, float], ["0.8,0.1,1e-1"], "0.8 0.1 1e-1"),
         (int | tuple[int, int], ["64,64"], "64 64"),
+        (int | tuple[int, int], ["224,224"], "224 224"),  # no number with its thousands apart
         (int | tuple[int, int], ["[64]"], "64"),
         (float | None, ["0,001"], "0.001"),
         (int, ["1,000"], "1000"),

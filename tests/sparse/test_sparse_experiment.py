@@ -27,6 +27,7 @@ from sparse.tiny_experiments import (
 from train.tiny_runs import differing
 from vitscope.core.errors import ConfigError, DataError, UsageError
 from vitscope.core.folder_lock import FolderLock
+from vitscope.core.run_layout import REPLACED
 from vitscope.core.yaml import load_yaml
 from vitscope.sparse.config import SparseConfig
 from vitscope.sparse.rewind import RewindPoint
@@ -234,14 +235,36 @@ def test_an_experiment_can_be_replaced_and_nothing_else(tmp_path: Path, dense: s
     assert {row.seed for row in again.rows} == {0}
     assert again.rows[-1].neurons_removed > first.rows[-1].neurons_removed
     inside = str(again.run)
-    with pytest.raises(UsageError, match="is in the experiment that would be replaced"):
-        experiment(tmp_path / "x", source=inside, overwrite=True)
+    taught = settings(loss={"teacher": f"{inside}/model"})
+    for given in ({"source": inside}, {"source": dense, "config": taught}):
+        with pytest.raises(UsageError, match="is in what would be replaced"):
+            experiment(tmp_path / "x", **given, overwrite=True)
     assert Path(inside).is_dir()
+    with pytest.raises(ConfigError, match="no --overwrite beside it"):
+        experiment(tmp_path / "x", source=dense, resume=True, overwrite=True)
     (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "notes.txt").write_text("mine")
+    (tmp_path / "mine" / "train.yaml").write_text("mine")
     with pytest.raises(UsageError, match="holds no experiment, and is not replaced"):
         experiment(tmp_path / "mine", source=dense, overwrite=True)
-    assert (tmp_path / "mine" / "notes.txt").read_text() == "mine"
+    assert (tmp_path / "mine" / "train.yaml").read_text() == "mine"
+
+
+@pytest.mark.parametrize("ending", [RuntimeError("no more"), KilledError()], ids=["fails", "killed"])
+def test_what_is_replaced_goes_once_there_is_a_network(tmp_path: Path, dense: str, ending: BaseException) -> None:
+    """Until then it comes back; from a kill with the next try."""
+    old = experiment(tmp_path / "x", source=dense, algorithm="oneshot")
+    table = old.table.read_bytes()
+
+    def end() -> None:
+        raise ending
+
+    with before("vitscope.sparse.sparsify.begin_trial", 1, end), pytest.raises(type(ending)):
+        experiment(tmp_path / "x", source=dense, algorithm="oneshot", rate=0.6, overwrite=True)
+    kept = tmp_path / "x" if isinstance(ending, RuntimeError) else tmp_path / "x" / REPLACED
+    assert (kept / "rounds.csv").read_bytes() == table
+    again = experiment(tmp_path / "x", source=dense, algorithm="oneshot", rate=0.6, overwrite=True)
+    assert again.table.read_bytes() != table
+    assert not (tmp_path / "x" / REPLACED).exists()
 
 
 def test_data_that_cannot_be_used_leave_no_folder(tmp_path: Path) -> None:

@@ -86,9 +86,9 @@ def test_one_seed_tells_what_the_pictures_leave_to_chance() -> None:
         return verdict(counted, theirs).in_words()
 
     assert "cannot tell" in found(0.8)
-    more = "it is more than the chance of which 400 pictures were drawn (95 % interval +5.10 to +14.90)"
+    more = "That is more than the choice of 400 pictures explains (95 % interval +5.10 to +14.90)"
     assert more in found(0.8)
-    assert "it may be the chance of which 400 pictures were drawn" in found(0.88)
+    assert "That may be due to the choice of 400 pictures alone" in found(0.88)
 
 
 def test_equal_differences_are_no_certainty() -> None:

@@ -551,6 +551,7 @@ def test_both_loaders_are_closed_whatever_happens(tmp_path: Path, monkeypatch: p
             next(iter(loader.epoch(0)))
 
 
+@quick
 def test_mixed_pictures_train_through_both_loaders(tmp_path: Path) -> None:
     losses = []
     for loader in ("device", "worker"):

@@ -71,6 +71,9 @@ class SparsifyCommand(EverydayFlags, SparseConfig):
 def run(args: Sequence[str]) -> int:
     command, settings = read_words(SparsifyCommand(), args, prog=PROG)
     refuse_several_processes("rounds are made one after the other", prog=PROG)
+    if command.resume and command.overwrite:
+        beside = expected("--resume", "no --overwrite beside it", "both")
+        raise UsageError(beside, where=PROG, fix="leave one of them out")
     if command.resume and command.out is None:
         raise UsageError(
             "nothing to resume: no experiment is named", where="--resume", fix="name its folder with --out"
@@ -117,7 +120,8 @@ def run(args: Sequence[str]) -> int:
         for line in (files, f"next: vitscope eval {shlex.quote(str(done.run))}"):
             console().print(line, markup=False, highlight=False, soft_wrap=True)
     else:
-        words = [word for word in args if word != "--resume"] + ([] if command.out else ["--out", str(out)])
+        words = [word for word in args if word not in ("--resume", "--overwrite")]
+        words += [] if command.out else ["--out", str(out)]
         console().print(f"next: {PROG} {shlex.join(words)} --resume", markup=False, highlight=False, soft_wrap=True)
     return done.exit_code
 

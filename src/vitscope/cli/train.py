@@ -96,7 +96,8 @@ def _chosen_by_nobody(command: TrainCommand, config: TrainConfig) -> list[str]:
     if command.recipe is not None or command.resumes or command.model is not None or command.init_from is not None:
         return []
     epochs = f"{config.loop.epochs:,} epoch{'s' * (config.loop.epochs > 1)}"
-    return [f"no --model given: {config.model.name}, for {epochs}{' (--epochs)' * (command.epochs is None)}"]
+    change = " (change with --epochs)" * (command.epochs is None)
+    return [f"no --model given: training {config.model.name} for {epochs}{change}"]
 
 
 def _run_name(command: TrainCommand, config: TrainConfig) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
@@ -31,6 +32,10 @@ class VitscopeError(Exception):
         self.where = where
         self.fix = fix
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """It travels between processes, whatever its kind is made from."""
+        return _as_it_was, (type(self), self.__dict__)
+
     def __str__(self) -> str:
         """For whoever calls Python."""
         return self._told(r"\1")
@@ -46,6 +51,12 @@ class VitscopeError(Exception):
         if self.fix:
             lines.append(f"to do: {_EITHER.sub(spelling, self.fix)}")
         return "\n".join(lines)
+
+
+def _as_it_was(kind: type[VitscopeError], facts: dict[str, Any]) -> VitscopeError:
+    error = kind.__new__(kind, facts["what"])
+    error.__dict__.update(facts)
+    return error
 
 
 class UsageError(VitscopeError):

@@ -58,7 +58,8 @@ def as_flags_take_it(hint: Any, given: Sequence[str]) -> str | None:
         return None
     if len(given) == 1 and DECIMAL_COMMA.fullmatch(given[0]) and float in _kinds(hint):
         return given[0].replace(",", ".")
-    if len(given) == 1 and THOUSANDS.fullmatch(given[0]) and int in _kinds(hint):
+    takes_several = any(typing.get_origin(kind) is tuple for kind in _kinds(hint))
+    if len(given) == 1 and THOUSANDS.fullmatch(given[0]) and int in _kinds(hint) and not takes_several:
         return given[0].replace(",", "")
     words = " ".join(given).strip("[](){} ").replace(",", " ").split()
     return " ".join(words) if any(_takes(kind, words) for kind in _kinds(hint)) else None

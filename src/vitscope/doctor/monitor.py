@@ -53,7 +53,9 @@ class Monitor:
         self._told: dict[str, int] = {}
         self._last = (0, 0.0)
         self._spent = 0.0
-        self._seen = 0
+        self._seen = -1
+        self._trouble: int | None = None
+        """Since which step things went wrong when it last looked out of its turn."""
 
     def begin(self, work: Work, sample: Callable[[], Batch]) -> None:
         if work.processes.world > 1:
@@ -68,11 +70,13 @@ class Monitor:
         """First the weights before a step, then what that step has done."""
         if self._next < 0:
             return
-        if work.step < self._seen:  # training went back to a checkpoint: what was kept is of steps that are undone
+        if work.step <= self._seen:  # training went back to a checkpoint: what was kept is of steps that are undone
             self._before, self._last, self._next = None, (0, 0.0), work.step + 2
+            self._trouble = None
         self._seen = work.step
-        if work.course.is_in_trouble:  # soon it goes back or ends: which layer it was is seen now or never
-            self._next = min(self._next, work.step + 1)
+        trouble = work.course.trouble_since
+        if trouble is not None and trouble != self._trouble:  # soon it goes back or ends: seen now or never
+            self._trouble, self._next = trouble, min(self._next, work.step + 1)
         if work.step < self._next - 1:
             return
         began = time.perf_counter()

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from vitscope.core.config import to_dict
+from vitscope.core.config import require, to_dict
 from vitscope.core.errors import ConfigError, UsageError
 from vitscope.core.files import write_json
 from vitscope.core.folder_lock import FolderLock
-from vitscope.core.run_layout import LOCK
+from vitscope.core.overwrite import set_aside
+from vitscope.core.run_layout import LOCK, REPLACED
 from vitscope.core.yaml import load_yaml, save_yaml
 from vitscope.sparse.config import SPARSE, TRAIN, SparseConfig
 from vitscope.train.config import TrainConfig
+from vitscope.train.resume import refuse_to_replace_sources
 
 SOURCE = "source.json"
 """Beside `SPARSE` and `TRAIN`: the network it began with."""
@@ -48,11 +49,12 @@ def open_folder(
     overwrite: bool = False,
 ) -> None:
     """Made, emptied, or found to be the same experiment's; refused otherwise."""
+    require(not (resume and overwrite), "--resume", "no --overwrite beside it", "both", fix="leave one of them out")
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"'{folder}' is not a folder", where="--out", fix="choose another --out")
     there = {path.name for path in folder.iterdir()} if folder.is_dir() else set[str]()
     if there and overwrite:
-        _refuse_to_replace(folder, there, source)
+        _refuse_to_replace(folder, there, config, source)
     elif there and not resume:
         raise UsageError(
             f"the output folder '{folder}' is not empty",
@@ -60,15 +62,15 @@ def open_folder(
             fix="go on with what is in it (--resume), replace it (--overwrite), or choose another --out",
         )
     # Whoever was killed while writing these has done nothing else yet.
-    goes_on = bool(there - {LOCK, SOURCE, TRAIN}) and not overwrite
+    goes_on = bool(there - {LOCK, SOURCE, TRAIN, REPLACED}) and not overwrite
     if goes_on and SPARSE not in there:
         raise UsageError(
             f"'{folder}' holds no experiment: there is no {SPARSE} in it", where="--resume", fix="choose another --out"
         )
     folder.mkdir(parents=True, exist_ok=True)
     lock.take(folder)
-    if overwrite:
-        _empty(folder)
+    if there and overwrite:
+        set_aside(folder)  # until the new one has its first network
     if goes_on:
         _refuse_changes(folder, config, sparse, source)
     write_json(folder / SOURCE, {"source": _whole(source)})
@@ -76,28 +78,17 @@ def open_folder(
     save_yaml(sparse, folder / SPARSE)  # the last: it says that there is an experiment
 
 
-def _refuse_to_replace(folder: Path, there: set[str], source: str | None) -> None:
+def _refuse_to_replace(folder: Path, there: set[str], config: TrainConfig, source: str | None) -> None:
     """Only an experiment is replaced, and none that holds what the new one begins with."""
-    if SPARSE not in there and there - {LOCK, SOURCE, TRAIN}:
+    if not there & {SPARSE, SOURCE, REPLACED}:
         raise UsageError(
             f"'{folder}' holds no experiment, and is not replaced: there is no {SPARSE} in it",
             where="--overwrite",
             fix="choose another --out",
         )
+    refuse_to_replace_sources(config, folder)
     if source is not None and Path(source).expanduser().resolve().is_relative_to(folder.resolve()):
-        raise UsageError(
-            f"'{source}' is in the experiment that would be replaced", where="--overwrite", fix="choose another --out"
-        )
-
-
-def _empty(folder: Path) -> None:
-    """What says that there is an experiment goes first: killed in between, no half of one is gone on with."""
-    (folder / SPARSE).unlink(missing_ok=True)
-    for path in folder.iterdir():
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        elif path.name != LOCK:
-            path.unlink()
+        raise UsageError(f"'{source}' is in what would be replaced", where="--overwrite", fix="choose another --out")
 
 
 def _refuse_changes(folder: Path, config: TrainConfig, sparse: SparseConfig, source: str | None) -> None:

@@ -13,7 +13,8 @@ from vitscope.core.config import to_dict, updated
 from vitscope.core.device import pick_device
 from vitscope.core.errors import EXIT_DONE, ConfigError, DataError, expected
 from vitscope.core.folder_lock import FolderLock
-from vitscope.core.run_layout import MODEL
+from vitscope.core.overwrite import forget, put_back
+from vitscope.core.run_layout import MODEL, REPLACED
 from vitscope.sparse.config import SEED, SparseConfig
 from vitscope.sparse.controls import Controls
 from vitscope.sparse.experiment_folder import open_folder
@@ -108,12 +109,17 @@ def sparsify(
         try:
             for seed in seeds:
                 say(f"seed {seed}")
-                trial = begin_trial(ground_of(seed), None if source is None else source.replace(SEED, str(seed)))
+                ground = first if seed == seeds[0] else ground_of(seed)
+                trial = begin_trial(ground, None if source is None else source.replace(SEED, str(seed)))
                 is_timed = sparse.timing == "all" or (sparse.timing == "first" and seed == config.loop.seed)
                 _rounds(trial, rows, before, folder, stopwatch if is_timed else None)
         except StoppedError as stopped:
             say(f"stopped; everything is saved in {folder}")
             return Experiment(folder, "stopped", stopped.exit_code, with_kept(rows, before))
+        except Exception:
+            if overwrite and not rows and (folder / REPLACED).exists():
+                put_back(folder)
+            raise
         rows = with_kept(rows, before)
         _put_model(folder, rows, sparse)
         write_report(folder, rows, settings=in_words(config, sparse, source), title=title or f"{sparse.algorithm}")
@@ -126,6 +132,7 @@ def _rounds(trial: Trial, rows: list[Row], before: list[Row], folder: Path, stop
     def enter(row: Row) -> None:
         rows.append(row)
         write_rows(folder / ROUNDS, with_kept(rows, before))
+        forget(folder)  # what this one replaces: it has come somewhere itself
         trial.ground.say(how_far(rows, sparse))
 
     sparse = trial.ground.sparse

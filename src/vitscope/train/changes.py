@@ -39,6 +39,10 @@ STRUCTURAL = (
 among them, though no weight depends on it: the network is built once, from the settings of the run."""
 
 
+OF_THE_MACHINE = ("data.name", "data.workers", "data.cache", "loop.threads", "checkpoint.init_from", "loss.teacher")
+"""Where pictures and weights lie and what reads them: machines may differ in it, and train one model all the same."""
+
+
 def changes(old: TrainConfig, new: TrainConfig) -> list[str]:
     """`key: old -> new` for each setting that differs. Refuses those a run cannot go on with."""
     found = list(_differences(to_dict(old), to_dict(new)))
@@ -62,7 +66,11 @@ def refuse_other_settings(config: TrainConfig, processes: Processes) -> None:
     """On several machines the command is typed more than once; with unlike settings the processes would average what
     does not belong together."""
     first = processes.of_first(to_dict(config))
-    found = [f"{key} is {there!r} there, {here!r} here" for key, there, here in _differences(first, to_dict(config))]
+    found = [
+        f"{key} is {there!r} there, {here!r} here"
+        for key, there, here in _differences(first, to_dict(config))
+        if key not in OF_THE_MACHINE
+    ]
     if found:
         raise ConfigError(
             f"process {processes.rank} was started with other settings than the first: {'; '.join(found)}",

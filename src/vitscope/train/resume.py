@@ -31,7 +31,7 @@ def run_folder(
     if not resume:
         data = Path(config.data.name).name.partition(":")[0]
         if overwrite and out is not None:
-            _refuse_to_replace_sources(config, Path(out).expanduser())
+            refuse_to_replace_sources(config, Path(out).expanduser())
         name = name or f"{data}-{config.model.name}"
         return RunFolder.create(out, name=name, overwrite=overwrite, lock=lock), False
     if out is None:
@@ -85,13 +85,13 @@ def begin(
     return Beginning(run.path, goes_on=True, checkpoint=checkpoint_to_resume(run, resume_from, dataset))
 
 
-def _refuse_to_replace_sources(config: TrainConfig, out: Path) -> None:
-    """What the new run needs must not lie in the run it replaces."""
+def refuse_to_replace_sources(config: TrainConfig, out: Path) -> None:
+    """What is begun anew must not need what it replaces."""
     needed = {"--from": config.checkpoint.init_from, "--teacher": config.loss.teacher, "--data": config.data.name}
     for flag, source in needed.items():
         if source is not None and Path(source).expanduser().resolve().is_relative_to(out.resolve()):
             raise UsageError(
-                f"'{source}' is in the run that would be replaced", where=f"{flag}, --overwrite", fix="another --out"
+                f"'{source}' is in what would be replaced", where=f"{flag}, --overwrite", fix="another --out"
             )
 
 

@@ -31,8 +31,8 @@ def said_of_updates(config: TrainConfig, *, pictures: int, steps_per_epoch: int)
     left = pictures - steps_per_epoch * config.data.batch_size
     if left > LEFT_OUT * pictures:
         said.append(
-            f"{left:,} of {pictures:,} training pictures are left out of each epoch (the last incomplete batch), each "
-            "time others; a smaller --batch-size leaves out fewer"
+            f"{left:,} of {pictures:,} training pictures are left out of each epoch (the last incomplete batch), "
+            "different ones each time; a smaller --batch-size leaves out fewer"
         )
     updates = steps_per_epoch * epochs
     if updates < FEW_UPDATES:

@@ -283,7 +283,7 @@ def set_up(
         weights=state.model.state_dict if ema is None else ema.state_dict,
         loaders=(train_loader, val_loader),
         write_model=write_model,
-        left_out=left_out,
+        left_out=on_bad,
         after=hooks,
         between=between,
         steps_per_epoch=train_loader.num_batches,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -62,7 +63,7 @@ class Work:
     write_model: Callable[[Mapping[str, Tensor], int], None]
     """Write whole weights, and of which step they are, into the run's model folder: for the first process."""
     left_out: Callable[[BadSample], None]
-    """Say and write down that a picture is left out."""
+    """Say and write down that a picture is left out; in another process than the first, let that one do it."""
     processes: Processes = ALONE_PROCESSES
     after: Sequence[AfterStep] = ()
     between: Sequence[BetweenSteps] = ()
@@ -96,10 +97,11 @@ class Work:
             self.left_out(sample)
 
     def close(self) -> None:
-        """Give back the loaders' processes and memory."""
-        self.note_others()
-        for loader in self.loaders:
-            loader.close()
+        """Give back the loaders' processes and memory, whatever else fails."""
+        with contextlib.ExitStack() as stack:
+            for loader in self.loaders:
+                stack.callback(loader.close)
+            self.note_others()
 
     def save_model(self) -> None:
         """The weights as they would be used now become the run's model. For all processes."""

@@ -57,7 +57,7 @@ CAUSES: tuple[Cause, ...] = (
     replace(
         _UNMOVED,
         evidence=Text(
-            "The loss hangs on {hidden} parameters ({share:.0%} of all numbers) that model.parameters() does not list: "
+            "The loss depends on {hidden} parameters ({share:.0%} of all numbers) that model.parameters() does not list: "
             "{names}.",
             "损失依赖 {hidden} 个参数（占全部的 {share:.0%}），而 model.parameters() 中没有它们：{names}。",
         ),
@@ -271,7 +271,7 @@ NOTES: tuple[Remark, ...] = (
     Remark(
         name="hidden_weights",
         text=Text(
-            "The loss hangs on {hidden} parameters ({share:.1%}) that model.parameters() does not list, so that they are "
+            "The loss depends on {hidden} parameters ({share:.1%}) that model.parameters() does not list, so that they are "
             "neither trained nor saved: {names}.",
             "损失依赖 {hidden} 个参数（{share:.1%}），而 model.parameters() 中没有它们，因此既不会被训练也不会被保存：{names}。",
         ),

@@ -44,9 +44,7 @@ RUN_NOTES: tuple[Remark, ...] = (
     Remark(name="run_failed", text=Text("the run ended with an error: {what}", "训练因错误而结束：{what}")),
     Remark(
         name="run_killed",
-        text=Text(
-            "its process is gone before the end; continue it with `{again}`", "训练进程中途消失；用 `{again}` 继续"
-        ),
+        text=Text("its process ended early; continue it with `{again}`", "训练进程中途消失；用 `{again}` 继续"),
     ),
     Remark(
         name="overconfident",

@@ -17,7 +17,7 @@ FORGOTTEN_SHARE = 0.05
 (the second) to 0.75, a block of twelve 0.08; a patch filter or a position table that is left out on purpose 0.03 and
 less."""
 HIDDEN_SHARE = 0.005
-"""Of the parameters, that the loss hangs on and the model does not list. Less is a scale or a token."""
+"""Of the parameters, that the loss depends on and the model does not list. Less is a scale or a token."""
 LARGE_LAYER_NORM = 10.0
 """The tuning guide's: a layer above it is named. A note only: it passes in healthy models on an unlucky batch."""
 NAMED_NORM = 100.0

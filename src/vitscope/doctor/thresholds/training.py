@@ -64,8 +64,8 @@ times the rate the ViTs have 0.043 to 0.12, but for one with large first weights
 within 25 steps; on a few pictures that may look well for a while, so the loss alone does not show it. Small networks
 on easy pictures have 0.06 to 0.1 with SGD and learn all at once: who has (LOW_LOSS) is not judged by this."""
 REPLACED, REPLACED_STEPS = 0.3, 8
-"""Of the length of all weight matrices: after three such steps nothing of them is left, and after so many of a
-run, a third of them at the full rate, it need not go on. The easiest tasks bear 0.1."""
+"""A step as long as this share of all weight matrices: after three such steps nothing of them is left. And after how
+many steps a run that takes them is ended; a third of these are at the full rate. The easiest tasks bear 0.1."""
 COMFORTABLE_UPDATE = 0.03
 """Up to here steps are of a usual size."""
 SLOW_UPDATE = 1e-3

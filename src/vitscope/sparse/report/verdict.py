@@ -165,10 +165,12 @@ def _by_pictures(it: Verdict) -> str:
     half = Z * math.sqrt(spread)
     low, high = _points(it.mean - half), _points(it.mean + half)
     if abs(it.mean) > half:
-        said = "With this seed it is more than the chance of"
+        said = "That is more than the choice of"
+        how = "explains"
     else:
-        said = "With this seed it may be the chance of"
-    return f"{said} which {it.pictures:,} pictures were drawn (95 % interval {low} to {high}). "
+        said = "That may be due to the choice of"
+        how = "alone"
+    return f"{said} {it.pictures:,} pictures {how} (95 % interval {low} to {high}). "
 
 
 def _points(difference: float) -> str:

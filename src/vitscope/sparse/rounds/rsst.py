@@ -65,7 +65,7 @@ def _round(trial: Trial, number: int, model: VisionModel, before: Units, criteri
         ground.say(f"round {number}, {name}: {in_words(units)} will be left{short_of(ground.sparse, after, gone)}")
         if after == here:
             ground.say(
-                f"round {number}, {name}: the rate comes to no unit here: nothing is removed, all of it trains on"
+                f"round {number}, {name}: less than a unit is to go: nothing is removed, the whole network trains on"
             )
             cut, found = None, train_stage(ground, folder / SMALL, epochs=ground.epochs, start=lambda: model)
         else:

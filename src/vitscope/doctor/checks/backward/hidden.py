@@ -1,4 +1,4 @@
-"""Does the loss hang on weights that the model does not list? Layers in a plain list or dict run, and their gradients
+"""Does the loss depend on weights that the model does not list? Layers in a plain list or dict run, and their gradients
 come, but `model.parameters()` has none of them: nothing moves them, nothing saves them."""
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def hidden(patient: Patient) -> Seen:
     more = f" (+{len(names) - 3})" if len(names) > 3 else ""
     numbers = {"hidden": len(unlisted), "share": share, "names": ", ".join(names[:3]) + more}
     # A network that knows something already is often hidden on purpose, to stay as it is.
-    if any(looks_trained(layer) for layer in held.values()):
+    reached = [layer for layer in held.values() if any(id(one) in unlisted for one in layer.parameters())]
+    if any(looks_trained(layer) for layer in reached):
         seen.notes.append(Note("hidden_weights", numbers))
     else:
         seen.findings.append(Finding("not_in_optimizer", 0.93, numbers))
