@@ -151,7 +151,7 @@ def test_what_a_run_needs_is_not_replaced_by_it(section: str, tmp_path: Path) ->
         if section == "from"
         else {"loss": {"teacher": str(place / "model")}}
     )
-    with pytest.raises(UsageError, match="is in the run that would be replaced"):
+    with pytest.raises(UsageError, match="is in what would be replaced"):
         fit(tiny(**needs), out=place, quiet=True, overwrite=True)
     assert everything(place) == before
 
