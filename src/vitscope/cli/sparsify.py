@@ -71,9 +71,6 @@ class SparsifyCommand(EverydayFlags, SparseConfig):
 def run(args: Sequence[str]) -> int:
     command, settings = read_words(SparsifyCommand(), args, prog=PROG)
     refuse_several_processes("rounds are made one after the other", prog=PROG)
-    if command.resume and command.overwrite:
-        beside = expected("--resume", "no --overwrite beside it", "both")
-        raise UsageError(beside, where=PROG, fix="leave one of them out")
     if command.resume and command.out is None:
         raise UsageError(
             "nothing to resume: no experiment is named", where="--resume", fix="name its folder with --out"
