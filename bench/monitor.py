@@ -52,10 +52,10 @@ def settings(wish: argparse.Namespace) -> TrainConfig:
 
 def made(config: TrainConfig, place: Path, monitor: Monitor | None) -> Work:
     dataset = open_dataset(config.data)
-    bench = lay_out(settle(config, dataset), dataset, torch.device(config.loop.device))
+    basis = lay_out(settle(config, dataset), dataset, torch.device(config.loop.device))
     run = RunFolder.create(place, name=place.name)
     watched = [] if monitor is None else [monitor]
-    return set_up(bench, run, observers=Observer(), after=(), between=watched, stop=StopFlag(), say=say)
+    return set_up(basis, run, observers=Observer(), after=(), between=watched, stop=StopFlag(), say=say)
 
 
 def epoch_seconds(work: Work) -> float:

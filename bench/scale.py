@@ -34,7 +34,7 @@ from vitscope.models.config import ViTConfig
 from vitscope.train.config import LoopConfig, PrecisionConfig, TrainConfig, named_model
 from vitscope.train.launch import Launcher
 from vitscope.train.precision import using_precision
-from vitscope.train.setup import Bench, lay_out, make_state, settle
+from vitscope.train.setup import Basis, lay_out, make_state, settle
 
 STEPS, FEW_STEPS = 50, 2
 """Of a round, so that what an epoch's beginning costs does not count; and with --quick."""
@@ -85,10 +85,10 @@ def measure(row: Row, device: torch.device, launch: str, *, rounds: int, steps: 
         loop=LoopConfig(epochs=1, device=device.type, log_every=1000),
     )
     dataset = open_dataset(data)
-    bench = lay_out(settle(config, dataset), dataset, device)
-    loader = noise(bench, row, steps)
-    state, objective = make_state(bench, loader.num_batches, _silent)
-    launcher = Launcher(state, loader, objective, launch=bench.launch, batch_size=row.batch, seed=0, say=say)
+    basis = lay_out(settle(config, dataset), dataset, device)
+    loader = noise(basis, row, steps)
+    state, objective = make_state(basis, loader.num_batches, _silent)
+    launcher = Launcher(state, loader, objective, launch=basis.launch, batch_size=row.batch, seed=0, say=say)
     as_asked(launcher, launch)
     epochs = itertools.count()
 
@@ -118,20 +118,20 @@ def measure(row: Row, device: torch.device, launch: str, *, rounds: int, steps: 
     return found
 
 
-def noise(bench: Bench, row: Row, steps: int) -> DeviceLoader:
+def noise(basis: Basis, row: Row, steps: int) -> DeviceLoader:
     """Pictures for so many steps, made on the device: thousands of large ones would take minutes on the host."""
-    generator = torch.Generator(bench.device).manual_seed(0)
+    generator = torch.Generator(basis.device).manual_seed(0)
     count, side = steps * row.batch, row.img_size
-    pictures = torch.randint(256, (count, 3, side, side), generator=generator, dtype=torch.uint8, device=bench.device)
+    pictures = torch.randint(256, (count, 3, side, side), generator=generator, dtype=torch.uint8, device=basis.device)
     return DeviceLoader(
         pictures,
         torch.arange(count) % CLASSES,
         torch.arange(count),
-        transform=BatchTransform(AugmentConfig(), bench.preprocess).to(bench.device),
+        transform=BatchTransform(AugmentConfig(), basis.preprocess).to(basis.device),
         batch_size=row.batch,
         seed=0,
         training=True,
-        compiled=bench.launch.startswith("compiled"),
+        compiled=basis.launch.startswith("compiled"),
     )
 
 

@@ -82,9 +82,9 @@ def hooks_of(config: TrainConfig) -> dict[str, list[AfterStep]]:
 
 def made(config: TrainConfig, place: Path, hooks: Sequence[AfterStep]) -> Work:
     dataset = open_dataset(config.data)
-    bench = lay_out(settle(config, dataset), dataset, torch.device(config.loop.device))
+    basis = lay_out(settle(config, dataset), dataset, torch.device(config.loop.device))
     run = RunFolder.create(place, name=place.name)
-    return set_up(bench, run, observers=Observer(), after=hooks, stop=StopFlag(), say=say)
+    return set_up(basis, run, observers=Observer(), after=hooks, stop=StopFlag(), say=say)
 
 
 def one_step(work: Work) -> Call:

@@ -44,7 +44,7 @@ from vitscope.train.evaluate import Evaluation
 from vitscope.train.loop import train
 from vitscope.train.losses import cross_entropy
 from vitscope.train.precision import autocast, choose_dtype, using_precision
-from vitscope.train.setup import Bench, lay_out, make_state, set_up, settle
+from vitscope.train.setup import Basis, lay_out, make_state, set_up, settle
 from vitscope.train.show.observer import Observer, Observers
 from vitscope.train.show.progress import Progress
 from vitscope.train.show.tensorboard import TensorBoard
@@ -98,18 +98,18 @@ def compare(config: TrainConfig, folder: Path, beside: str, *, quick: bool) -> O
     dataset = open_dataset(config.data)
     config = settle(config, dataset)
     device = torch.device(config.loop.device)
-    bench, clocked, run = lay_out(config, dataset, device), Clocked(), RunFolder.create(folder / "run", name="run")
+    basis, clocked, run = lay_out(config, dataset, device), Clocked(), RunFolder.create(folder / "run", name="run")
     observers = Observers([clocked, TensorBoard(run.path)])
-    work = set_up(bench, run, observers=observers, after=(), stop=StopFlag(), say=say)
+    work = set_up(basis, run, observers=observers, after=(), stop=StopFlag(), say=say)
     wish = config.precision.launch
-    asked = bench.launch if wish == "auto" else wish
+    asked = basis.launch if wish == "auto" else wish
     as_asked(work.launcher, asked)  # what the device cannot do is seen before anything is timed
     steps, batch_size = work.steps_per_epoch, config.data.batch_size
     progress = Progress(
         epochs=config.loop.epochs, steps_per_epoch=steps, batch_size=batch_size, stream=io.StringIO(), terminal=False
     )
     observers.watchers.append(progress)
-    other = _bare(bench, steps) if beside == "bare" else _timm(bench, work.state.model.state_dict(), compiled=not quick)
+    other = _bare(basis, steps) if beside == "bare" else _timm(basis, work.state.model.state_dict(), compiled=not quick)
     seen: list[float] = []
 
     def time_other() -> Evaluation:
@@ -136,9 +136,9 @@ def _proved(config: ViTConfig) -> Proof:
     return proof
 
 
-def _bare(bench: Bench, steps: int) -> Callable[[], None]:
-    state, objective = make_state(bench, steps, _silent)
-    batch = next(iter(bench.loader("train", training=True, say=_silent).epoch(0)))
+def _bare(basis: Basis, steps: int) -> Callable[[], None]:
+    state, objective = make_state(basis, steps, _silent)
+    batch = next(iter(basis.loader("train", training=True, say=_silent).epoch(0)))
 
     def step() -> None:
         train_step(state, batch.images, batch.labels, objective=objective)
@@ -147,17 +147,17 @@ def _bare(bench: Bench, steps: int) -> Callable[[], None]:
     return step
 
 
-def _timm(bench: Bench, weights: State, *, compiled: bool) -> Callable[[], None]:
-    config, device = bench.config, bench.device
+def _timm(basis: Basis, weights: State, *, compiled: bool) -> Callable[[], None]:
+    config, device = basis.config, basis.device
     model = build(TIMM, cast(ViTConfig, config.model.bare), weights).to(device).train()
     optimizer = torch.optim.AdamW(
         model.parameters(), config.lr, betas=config.optim.betas, weight_decay=config.optim.decay, fused=True
     )
     # By the loop's own rule its augmentation is compiled only with a compiled step. Here it is in any case.
     loader = make_loader(
-        bench.dataset,
+        basis.dataset,
         "train",
-        preprocess=bench.preprocess,
+        preprocess=basis.preprocess,
         augment=config.augment,
         seed=config.loop.seed,
         device=device,

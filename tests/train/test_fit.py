@@ -32,7 +32,7 @@ from vitscope.train import finish
 from vitscope.train.config import CheckpointConfig, PrecisionConfig, TrainConfig
 from vitscope.train.fit import Run, fit
 from vitscope.train.measure import measure
-from vitscope.train.setup import Bench
+from vitscope.train.setup import Basis
 from vitscope.train.signals import StopFlag
 from vitscope.train.state import TrainState
 from vitscope.weights.folder import save_model
@@ -533,16 +533,16 @@ def test_what_goes_wrong_stands_in_the_log_and_the_status(tmp_path: Path) -> Non
 def test_both_loaders_are_closed_whatever_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else their workers live on: a program that goes on after the error would gather them."""
     made: list[Loader] = []
-    make = Bench.loader
+    make = Basis.loader
 
-    def noted(self: Bench, *given: Any, **more: Any) -> Loader:
+    def noted(self: Basis, *given: Any, **more: Any) -> Loader:
         made.append(make(self, *given, **more))
         return made[-1]
 
     def fail(state: TrainState) -> None:
         raise RuntimeError("no more")
 
-    monkeypatch.setattr(Bench, "loader", noted)
+    monkeypatch.setattr(Basis, "loader", noted)
     with pytest.raises(RuntimeError, match="no more"):
         fit(tiny(), out=tmp_path / "run", quiet=True, after_step=[fail])
     assert len(made) == 2

@@ -128,18 +128,18 @@ def test_the_work_of_a_run_is_counted_by_its_model_pictures_and_epochs(epochs: i
     """vit_tiny does 1.8e8 multiply-adds forward on a picture, and there are 34,000 to train on."""
     data = DataConfig(name="synthetic:size=32,count=50000,classes=10")
     config = TrainConfig(model=named_model("vit_tiny"), data=data, loop=LoopConfig(epochs=epochs))
-    bench = lay_out(config, open_dataset(data), torch.device("cuda"))
-    assert bench.multiply_adds() == pytest.approx(3 * 1.83e8 * 34_000 * epochs, rel=0.05)
-    assert bench.launch == chosen
+    basis = lay_out(config, open_dataset(data), torch.device("cuda"))
+    assert basis.multiply_adds() == pytest.approx(3 * 1.83e8 * 34_000 * epochs, rel=0.05)
+    assert basis.launch == chosen
 
 
 @pytest.mark.parametrize(("done", "chosen"), [(0, "compiled_graph"), (150, "graph"), (300, "graph")])
 def test_of_a_resumed_run_only_what_is_left_is_counted(done: float, chosen: str) -> None:
     data = DataConfig(name="synthetic:size=32,count=50000,classes=10")
     config = TrainConfig(model=named_model("vit_tiny"), data=data, loop=LoopConfig(epochs=200))
-    bench = lay_out(config, open_dataset(data), torch.device("cuda"), epochs_done=done)
-    assert bench.launch == chosen
-    assert bench.multiply_adds() == pytest.approx(3 * 1.83e8 * 34_000 * max(0, 200 - done), rel=0.05)
+    basis = lay_out(config, open_dataset(data), torch.device("cuda"), epochs_done=done)
+    assert basis.launch == chosen
+    assert basis.multiply_adds() == pytest.approx(3 * 1.83e8 * 34_000 * max(0, 200 - done), rel=0.05)
 
 
 @pytest.mark.parametrize(

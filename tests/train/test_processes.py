@@ -444,8 +444,8 @@ def half_bad(tmp_path: Path) -> Path:
     settings = write_settings(tmp_path / "settings.yaml", {"data": data})
     config = load_yaml(TrainConfig, settings)
     dataset = open_dataset(config.data)
-    bench = lay_out(settle(config, dataset), dataset, torch.device("cpu"))
-    loader = bench.loader("train", training=True, say=print, lane=Lane(1, 2))
+    basis = lay_out(settle(config, dataset), dataset, torch.device("cpu"))
+    loader = basis.loader("train", training=True, say=print, lane=Lane(1, 2))
     for index in next(iter(loader.epoch(0))).indices.tolist()[1:]:
         place = Path(dataset.source.where(index))
         place.write_bytes(place.read_bytes()[:-40])

@@ -24,7 +24,7 @@ from vitscope.data.dataset import open_dataset
 from vitscope.models.config import CNNConfig
 from vitscope.train.config import CheckpointConfig, PrecisionConfig, TrainConfig
 from vitscope.train.losses import class_weights
-from vitscope.train.setup import Bench, lay_out, make_state, set_up, settle
+from vitscope.train.setup import Basis, lay_out, make_state, set_up, settle
 from vitscope.train.show.observer import Observer
 from vitscope.train.signals import StopFlag
 from vitscope.weights.folder import save_model
@@ -32,14 +32,14 @@ from vitscope.weights.folder import save_model
 CPU = torch.device("cpu")
 
 
-def bench_of(config: TrainConfig) -> Bench:
+def basis_of(config: TrainConfig) -> Basis:
     dataset = open_dataset(config.data)
     return lay_out(settle(config, dataset), dataset, CPU)
 
 
 def state_and_objective(config: TrainConfig, steps: int = 5) -> tuple[Any, Any, list[str]]:
     said: list[str] = []
-    state, objective = make_state(bench_of(config), steps, said.append)
+    state, objective = make_state(basis_of(config), steps, said.append)
     return state, objective, said
 
 
@@ -53,19 +53,19 @@ def test_the_data_decide_the_number_of_classes() -> None:
 
 def test_pictures_are_prepared_for_the_model() -> None:
     config = tiny(updated(VIT, img_size=12, in_chans=3), data={"mean": (0.1, 0.2, 0.3), "interpolation": "bilinear"})
-    seen = bench_of(config).preprocess
+    seen = basis_of(config).preprocess
     assert (seen.img_size, seen.in_chans, seen.mean) == ((12, 12), 3, (0.1, 0.2, 0.3))
     assert seen.interpolation == "bilinear"
-    batch = next(iter(bench_of(config).loader("train", training=True, say=print).epoch(0)))
+    batch = next(iter(basis_of(config).loader("train", training=True, say=print).epoch(0)))
     assert batch.images.shape == (72, 3, 12, 12)
 
 
 @pytest.mark.parametrize(("eval_batch", "wanted"), [(None, 20), (7, 7)])
 def test_batches_have_the_sizes_asked_for(eval_batch: int | None, wanted: int) -> None:
-    bench = bench_of(tiny(data={"batch_size": 20}, loop={"eval_batch": eval_batch}))
-    training = [len(batch.images) for batch in bench.loader("train", training=True, say=print).epoch(0)]
+    basis = basis_of(tiny(data={"batch_size": 20}, loop={"eval_batch": eval_batch}))
+    training = [len(batch.images) for batch in basis.loader("train", training=True, say=print).epoch(0)]
     assert training == [20, 20, 20], "whole batches only"
-    sizes = [len(batch.images) for batch in bench.loader("val", training=False, say=print).epoch(0)]
+    sizes = [len(batch.images) for batch in basis.loader("val", training=False, say=print).epoch(0)]
     assert sizes[0] == wanted
     assert sum(sizes) == 24
 
@@ -76,7 +76,7 @@ def test_the_seed_decides_order_and_weights_whatever_was_drawn_before() -> None:
         torch.manual_seed(99)
         torch.rand(drawn)
         config = tiny(loop={"seed": seed})
-        order = next(iter(bench_of(config).loader("train", training=True, say=print).epoch(0))).indices
+        order = next(iter(basis_of(config).loader("train", training=True, say=print).epoch(0))).indices
         found.append({**weights(state_and_objective(config)[0].model), "order": order})
     assert differing(found[0], found[1]) == set()
     assert {"order", "head.weight", "pos_embed"} <= differing(found[0], found[2])
@@ -110,10 +110,10 @@ def test_settings_reach_the_state() -> None:
 
 
 def test_the_model_carries_labels_and_preprocessing() -> None:
-    bench = bench_of(tiny())
-    model = make_state(bench, 1, print)[0].model
-    assert model.preprocessing == bench.preprocess
-    assert model.labels == list(bench.dataset.class_names)
+    basis = basis_of(tiny())
+    model = make_state(basis, 1, print)[0].model
+    assert model.preprocessing == basis.preprocess
+    assert model.labels == list(basis.dataset.class_names)
 
 
 def test_class_balance_weighs_the_training_pictures() -> None:
@@ -166,7 +166,7 @@ def test_a_teacher_is_loaded_and_one_of_other_classes_refused(tmp_path: Path) ->
 def work_of(config: TrainConfig, folder: Path, said: list[str] | None = None, **more: Any) -> Any:
     run = RunFolder.create(folder, name="run")
     told = [] if said is None else said
-    return set_up(bench_of(config), run, observers=Observer(), after=(), stop=StopFlag(), say=told.append, **more)
+    return set_up(basis_of(config), run, observers=Observer(), after=(), stop=StopFlag(), say=told.append, **more)
 
 
 @pytest.mark.parametrize(

@@ -199,8 +199,8 @@ def test_an_evaluation_that_does_not_fit_is_not_halved_among_shards(monkeypatch:
 
     monkeypatch.setattr(evaluation, "_judge", full)
     config = tiny()
-    bench = lay_out(config, open_dataset(config.data), torch.device("cpu"))
-    loader = bench.loader("val", training=False, say=lambda text: None)
+    basis = lay_out(config, open_dataset(config.data), torch.device("cpu"))
+    loader = basis.loader("val", training=False, say=lambda text: None)
     with pytest.raises(VitscopeError, match="24 pictures at once are too many") as refused:
         evaluation.evaluate(network(), loader, num_classes=4, can_halve=False)
     assert "--loop.eval-batch 12" in str(refused.value)

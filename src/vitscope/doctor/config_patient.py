@@ -20,7 +20,7 @@ from vitscope.train.config.duration import duration_steps
 from vitscope.train.launch import seed_step
 from vitscope.train.losses import binary_cross_entropy, cross_entropy
 from vitscope.train.precision import choose_dtype
-from vitscope.train.setup import Bench, lay_out, make_model, make_state, settle, training_mode
+from vitscope.train.setup import Basis, lay_out, make_model, make_state, settle, training_mode
 from vitscope.train.step import train_step
 
 
@@ -29,10 +29,10 @@ def config_patient(config: TrainConfig, dataset: Dataset, device: torch.device) 
     config = settle(config, dataset)
     # A few batches are looked at: compiling what makes them would take longer than all of the rest.
     plainly = updated(config, precision=updated(config.precision, launch="eager"))
-    bench = lay_out(plainly, dataset, device)
-    model = make_model(bench, _unheard).to(device)
-    train = bench.loader("train", training=True, say=_unheard)
-    val = bench.loader("val", training=False, say=_unheard)
+    basis = lay_out(plainly, dataset, device)
+    model = make_model(basis, _unheard).to(device)
+    train = basis.loader("train", training=True, say=_unheard)
+    val = basis.loader("val", training=False, say=_unheard)
 
     def loss(logits: Tensor, labels: Tensor) -> Tensor:
         plain = binary_cross_entropy if config.loss.name == "binary_cross_entropy" else cross_entropy
@@ -45,11 +45,11 @@ def config_patient(config: TrainConfig, dataset: Dataset, device: torch.device) 
         loss=loss,
         num_classes=dataset.num_classes,
         device=device,
-        make_trainer=lambda: EngineTrainer(bench, patient, train.num_batches),
-        facts=_facts(bench, train.num_batches, keeps_head=_keeps_head(model)),
+        make_trainer=lambda: EngineTrainer(basis, patient, train.num_batches),
+        facts=_facts(basis, train.num_batches, keeps_head=_keeps_head(model)),
         settings=config,
         dataset=dataset,
-        preprocess=bench.preprocess,
+        preprocess=basis.preprocess,
         expects=model.preprocessing if config.checkpoint.init_from is not None else None,
         loaders=(train, val),
     )
@@ -59,20 +59,20 @@ def config_patient(config: TrainConfig, dataset: Dataset, device: torch.device) 
 class EngineTrainer:
     """The engine's own step on the patient's model: its optimiser, clipping, precision and schedule."""
 
-    def __init__(self, bench: Bench, patient: Patient, steps_per_epoch: int) -> None:
-        config = bench.config
-        self.bench, self.patient, self.steps_per_epoch = bench, patient, steps_per_epoch
+    def __init__(self, basis: Basis, patient: Patient, steps_per_epoch: int) -> None:
+        config = basis.config
+        self.basis, self.patient, self.steps_per_epoch = basis, patient, steps_per_epoch
         self.seed = config.loop.seed
         self.optimizer_name = config.optim.name
         self.lr, self.weight_decay = config.lr, config.optim.decay
-        self._begin(bench)
+        self._begin(basis)
         self.moved = frozenset(name for group in self.state.optimizer.groups for name in group.names)
         self.table = self.state.lr_table.clone()
         self.steps = 0
 
-    def _begin(self, bench: Bench) -> None:
+    def _begin(self, basis: Basis) -> None:
         model = self.patient.model
-        self.state, self.objective = make_state(bench, self.steps_per_epoch, _unheard, model=model)  # pyright: ignore[reportArgumentType]
+        self.state, self.objective = make_state(basis, self.steps_per_epoch, _unheard, model=model)  # pyright: ignore[reportArgumentType]
 
     def hold_lr(self, lr: float | None) -> None:
         if lr is None:
@@ -82,10 +82,10 @@ class EngineTrainer:
 
     def relax(self, *, decay: bool = False, clip: bool = False) -> None:
         """Before the first step: what moves the model is made anew."""
-        optim = self.bench.config.optim
+        optim = self.basis.config.optim
         changes: dict[str, Any] = {"weight_decay": 0.0} if decay else {}
         changes |= {"clip_norm": None, "clip_value": None} if clip else {}
-        self._begin(replace(self.bench, config=updated(self.bench.config, optim=updated(optim, **changes))))
+        self._begin(replace(self.basis, config=updated(self.basis.config, optim=updated(optim, **changes))))
 
     def step(self, images: Tensor, labels: Tensor) -> float:
         training_mode(self.state.model)
@@ -104,8 +104,8 @@ def _keeps_head(model: VisionModel) -> bool:
     return model.certificate is not None and not model.certificate.has_new_head
 
 
-def _facts(bench: Bench, steps_per_epoch: int, *, keeps_head: bool) -> Facts:
-    config, network = bench.config, bench.config.model.bare
+def _facts(basis: Basis, steps_per_epoch: int, *, keeps_head: bool) -> Facts:
+    config, network = basis.config, basis.config.model.bare
     vit = network if isinstance(network, ViTConfig) else None
     return Facts(
         batch_size=config.data.batch_size,
@@ -119,8 +119,8 @@ def _facts(bench: Bench, steps_per_epoch: int, *, keeps_head: bool) -> Facts:
         clip_norm=config.optim.clip_norm,
         accumulation=1 if config.loop.micro_batch is None else -(-config.data.batch_size // config.loop.micro_batch),
         smoothing=config.loss.smoothing,
-        dtype=choose_dtype(config.precision, bench.device),
-        train_pictures=len(bench.dataset.splits["train"]),
+        dtype=choose_dtype(config.precision, basis.device),
+        train_pictures=len(basis.dataset.splits["train"]),
         img_size=pair(network.img_size),
         patch_size=None if vit is None else pair(vit.patch_size),
         embed_dim=None if vit is None else vit.embed_dim,

@@ -25,7 +25,7 @@ from vitscope.train.config import ModelSection, TrainConfig, named_model
 from vitscope.train.evaluate import Evaluation, evaluate
 from vitscope.train.precision import choose_dtype
 from vitscope.train.resume import trainable
-from vitscope.train.setup import Bench, lay_out, make_model, settle
+from vitscope.train.setup import Basis, lay_out, make_model, settle
 from vitscope.train.signals import StopFlag
 from vitscope.weights.load import load_model
 
@@ -78,13 +78,13 @@ class Ground:
         return replace(self, config=updated(self.config, loss=loss))
 
     @cached_property
-    def bench(self) -> Bench:
+    def basis(self) -> Basis:
         dataset = trainable(self.config.data)
         return lay_out(settle(self.config, dataset), dataset, pick_device(self.config.loop.device))
 
     def open_data(self) -> None:
         """Refuses what nothing can be trained on, before anything is written."""
-        self.bench  # noqa: B018
+        self.basis  # noqa: B018
 
     @property
     def seed(self) -> int:
@@ -103,7 +103,7 @@ class Ground:
     @cached_property
     def steps_per_epoch(self) -> int:
         """As the engine counts them: whole batches only."""
-        loader = self.bench.loader("train", training=True, say=self.say)
+        loader = self.basis.loader("train", training=True, say=self.say)
         try:
             return loader.num_batches
         finally:
@@ -111,7 +111,7 @@ class Ground:
 
     def first_model(self) -> VisionModel:
         """The network as a run with these settings would begin with it, on the CPU."""
-        return make_model(self.bench, self.say)
+        return make_model(self.basis, self.say)
 
     def section(self, like: ModelConfig) -> ModelSection:
         """The settings of a network with these layers, trained with the drop rates that were asked for."""
@@ -123,21 +123,21 @@ class Ground:
 
     def new_model(self, like: ModelConfig, seed: int) -> VisionModel:
         """A network like the dense one, which need not be that of the settings, with new weights of another seed."""
-        config = self.bench.config
+        config = self.basis.config
         config = updated(
             config,
             model=self.section(like),
             loop=updated(config.loop, seed=seed),
             checkpoint=updated(config.checkpoint, init_from=None),
         )
-        return make_model(lay_out(config, self.bench.dataset, self.bench.device), self.say)
+        return make_model(lay_out(config, self.basis.dataset, self.basis.device), self.say)
 
     def load(self, folder: Path) -> VisionModel:
         return load_model(folder, say=False)
 
     def scores(self, model: VisionModel, name: str, *, masks: Mapping[str, Tensor] | None = None) -> Scores:
         """By the criterion of this name, on training pictures that are shuffled and not varied."""
-        evidence = Evidence(model=model.to(self.bench.device), batches=self._pictures(), masks=masks, seed=self.seed)
+        evidence = Evidence(model=model.to(self.basis.device), batches=self._pictures(), masks=masks, seed=self.seed)
         try:
             return criterion(name)(evidence)
         finally:
@@ -145,14 +145,14 @@ class Ground:
 
     def judge(self, model: VisionModel, part: str = "val") -> Evaluation:
         """On all pictures of a part, as evaluation in training does it."""
-        config, bench = self.config, self.bench
-        loader = bench.loader(part, training=False, say=self.say)
+        config, basis = self.config, self.basis
+        loader = basis.loader(part, training=False, say=self.say)
         try:
             found = evaluate(
-                model.to(bench.device),
+                model.to(basis.device),
                 loader,
-                num_classes=bench.dataset.num_classes,
-                dtype=choose_dtype(config.precision, bench.device),
+                num_classes=basis.dataset.num_classes,
+                dtype=choose_dtype(config.precision, basis.device),
                 stop=lambda: bool(self.stop),
                 say=self.say,
             )
@@ -165,22 +165,22 @@ class Ground:
 
     def some_images(self) -> Tensor:
         """The first validation pictures, on the CPU."""
-        loader = self.bench.loader("val", training=False, say=self.say)
+        loader = self.basis.loader("val", training=False, say=self.say)
         try:
             return next(iter(loader.epoch(0))).images.cpu()
         finally:
             loader.close()
 
     def _pictures(self) -> Iterator[tuple[Tensor, Tensor]]:
-        bench, config = self.bench, self.config
+        basis, config = self.basis, self.config
         loader = make_loader(
-            bench.dataset,
+            basis.dataset,
             "train",
-            preprocess=bench.preprocess,
+            preprocess=basis.preprocess,
             augment=AugmentConfig(),
             training=True,
             seed=derive_seed(self.seed, "sparse scores"),
-            device=bench.device,
+            device=basis.device,
             batch_size=config.data.batch_size,
         )
         try:

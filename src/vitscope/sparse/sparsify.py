@@ -223,7 +223,7 @@ def _refuse_rewind_into(source: str | None, sparse: SparseConfig) -> None:
 
 
 def _warn_of_guessing(trial: Trial) -> None:
-    accuracy, chance = trial.dense.val_accuracy, 1 / trial.ground.bench.dataset.num_classes
+    accuracy, chance = trial.dense.val_accuracy, 1 / trial.ground.basis.dataset.num_classes
     if accuracy is not None and accuracy < chance + GUESSES * (1 - chance):
         log.warning(
             "the dense network is right for %.1f %% of the validation pictures, hardly more than guessing (%.1f %%): "

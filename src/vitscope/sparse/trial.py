@@ -101,14 +101,14 @@ def _given(ground: Ground, folder: Path, source: str) -> Outcome:
     """A copy, so that the experiment is whole when the run it came from is gone."""
     ground.say(f"dense network: {source}")
     model = ground.load(Path(source))
-    bench = ground.bench
+    basis = ground.basis
     place = folder / "model"
     folder.mkdir(parents=True, exist_ok=True)
     save_model(
-        model, place, preprocessing=bench.preprocess, labels=list(bench.dataset.class_names), overwrite=place.exists()
+        model, place, preprocessing=basis.preprocess, labels=list(basis.dataset.class_names), overwrite=place.exists()
     )
     model = ground.load(place)
-    has_test = len(bench.dataset.splits["test"]) > 0
+    has_test = len(basis.dataset.splits["test"]) > 0
     val, test = ground.judge(model), ground.judge(model, "test") if has_test else None
     return Outcome(
         folder=folder,

@@ -16,7 +16,7 @@ from vitscope.core.run_view import read_run
 from vitscope.models.model import VisionModel
 from vitscope.train.evaluate import Evaluation, evaluate
 from vitscope.train.loop import is_asked_to_stop, write_rows
-from vitscope.train.setup import Bench
+from vitscope.train.setup import Basis
 from vitscope.train.shards import cut_up
 from vitscope.train.show.card import model_card
 from vitscope.train.show.plots.confusion import draw_confusion
@@ -41,26 +41,26 @@ def require_model(work: Work) -> None:
         work.save_model()
 
 
-def finish(work: Work, bench: Bench) -> bool:
+def finish(work: Work, basis: Basis) -> bool:
     """Test, pictures, model card; False when asked to stop in the test. What it found is written once, also when this
     is done twice. For all processes: where each holds its rows of the model they test together, else the first does."""
-    has_test, processes = len(bench.dataset.splits["test"]) > 0, work.processes
+    has_test, processes = len(basis.dataset.splits["test"]) > 0, work.processes
     if not has_test:
         say(work, "there are no test pictures: accuracy is known on the validation pictures only")
 
     def conclude(found: Evaluation | None) -> bool:
         if has_test and found is None:
             return False
-        _tell(work, bench, found)
+        _tell(work, basis, found)
         return True
 
     if has_test and processes.is_sharded:
-        found = _test(work, bench)
+        found = _test(work, basis)
         return processes.by_first(lambda: conclude(found))
-    return processes.by_first(lambda: conclude(_test(work, bench) if has_test else None))
+    return processes.by_first(lambda: conclude(_test(work, basis) if has_test else None))
 
 
-def _tell(work: Work, bench: Bench, found: Evaluation | None) -> None:
+def _tell(work: Work, basis: Basis, found: Evaluation | None) -> None:
     rows = work.run.metrics.read()
     done = [row for row in rows if "test/accuracy" in row]
     test: dict[str, Any] = done[-1] if done else {}
@@ -75,14 +75,14 @@ def _tell(work: Work, bench: Bench, found: Evaluation | None) -> None:
         write_rows(work, [test])
         log.info("test: loss %.5g, accuracy %.5g on %d pictures", found.loss, found.accuracy, found.count)
         work.observers.epoch(test)
-    draw(work, bench, found)
+    draw(work, basis, found)
     best = read_run(work.run.path).best or {}
     card = model_card(
         config=work.config,
-        dataset_line=bench.dataset.in_words(),
-        classes=list(bench.dataset.class_names),
+        dataset_line=basis.dataset.in_words(),
+        classes=list(basis.dataset.class_names),
         params=sum(parameter.numel() for parameter in work.state.model.parameters()),
-        best={**best, "val/count": len(bench.dataset.splits["val"])},
+        best={**best, "val/count": len(basis.dataset.splits["val"])},
         test=test or None,
         commands=work.run.commands or ["vitscope.fit(config)"],
         versions=describe_versions(),
@@ -90,17 +90,17 @@ def _tell(work: Work, bench: Bench, found: Evaluation | None) -> None:
     write_atomically(work.run.model / "README.md", card.encode())
 
 
-def _test(work: Work, bench: Bench) -> Evaluation | None:
+def _test(work: Work, basis: Basis) -> Evaluation | None:
     """With the model as it was saved: what is tested is what will be used."""
     processes, is_sharded = work.processes, work.processes.is_sharded
-    model = _in_place(work) if is_sharded else load_model(work.run.model).to(bench.device)
-    loader = bench.loader("test", training=False, say=lambda text: say(work, text), on_bad=work.left_out)
+    model = _in_place(work) if is_sharded else load_model(work.run.model).to(basis.device)
+    loader = basis.loader("test", training=False, say=lambda text: say(work, text), on_bad=work.left_out)
     try:
         with processes.together():
             return evaluate(
                 model,
                 loader,
-                num_classes=bench.dataset.num_classes,
+                num_classes=basis.dataset.num_classes,
                 dtype=work.state.dtype,
                 batch=work.course.eval_batch or work.config.loop.eval_batch,
                 can_halve=not is_sharded,
@@ -120,9 +120,9 @@ def _in_place(work: Work) -> VisionModel:
     return model
 
 
-def draw(work: Work, bench: Bench, found: Evaluation | None) -> None:
+def draw(work: Work, basis: Basis, found: Evaluation | None) -> None:
     """All pictures that can be drawn now. One that fails is named in the log and costs only itself."""
-    folder, rows, names = work.run.plots, work.run.metrics.read(), bench.dataset.class_names
+    folder, rows, names = work.run.plots, work.run.metrics.read(), basis.dataset.class_names
     loop = work.config.loop
     _draw(
         folder,
@@ -135,7 +135,7 @@ def draw(work: Work, bench: Bench, found: Evaluation | None) -> None:
         return
     _draw(folder, "confusion_matrix", lambda path: draw_confusion(found.confusion, names, path))
     if found.worst:
-        source = bench.dataset.source
+        source = basis.dataset.source
         pictures = [np.asarray(source.picture(wrong.index).convert("RGB")) for wrong in found.worst]
         captions = [
             f"{names[wrong.label]}, said {names[wrong.predicted]} ({wrong.confidence:.0%})" for wrong in found.worst
@@ -143,15 +143,15 @@ def draw(work: Work, bench: Bench, found: Evaluation | None) -> None:
         _draw(folder, "worst_predictions", lambda path: draw_worst(pictures, captions, path))
 
 
-def draw_first(work: Work, bench: Bench) -> None:
+def draw_first(work: Work, basis: Basis) -> None:
     """The first batches as the model sees them: drawn before training, when a mistake can still be seen in time."""
     batches = []
     for batch in work.launcher.loader.epoch(0):
         batches.append((batch.images.cpu(), batch.labels.cpu()))
         if len(batches) == FIRST_BATCHES:
             break
-    names = bench.dataset.class_names
-    _draw(work.run.plots, "first_batches", lambda path: draw_first_batches(batches, bench.preprocess, names, path))
+    names = basis.dataset.class_names
+    _draw(work.run.plots, "first_batches", lambda path: draw_first_batches(batches, basis.preprocess, names, path))
 
 
 def _draw(folder: Path, name: str, call: Callable[[Path], object]) -> None:

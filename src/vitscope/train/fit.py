@@ -155,11 +155,11 @@ def fit(
             speak(sentence)
         if config.optim.scale_lr != "none":
             speak(f"lr {config.optim.lr:g}, scaled ({config.optim.scale_lr}) to {config.lr:g}")
-        bench = lay_out(config, dataset, processes.device, processes, epochs_done=epochs_done(checkpoint))
+        basis = lay_out(config, dataset, processes.device, processes, epochs_done=epochs_done(checkpoint))
         resumes = checkpoint is not None
         work = processes.after_first(
             lambda: set_up(
-                bench,
+                basis,
                 run,
                 observers=told,
                 after=after_step,
@@ -195,24 +195,24 @@ def fit(
             # Only now: the next resume will not know changes any more that stand here.
             run.save_config(config)
         if checkpoint is None:
-            processes.by_first(lambda: draw_first(work, bench))
+            processes.by_first(lambda: draw_first(work, basis))
 
         # --- training ------------------------------------------------------------------------------------------------
         try:
             train(work)
         except DivergedError:
-            processes.by_first(lambda: draw(work, bench, None))  # the curves show how it came about
+            processes.by_first(lambda: draw(work, basis, None))  # the curves show how it came about
             raise
         write_rows(work, [])
         if work.course.is_over:
             require_model(work)
-        if work.course.is_over and finish(work, bench):
+        if work.course.is_over and finish(work, basis):
             run.save_config(config)
             tell_end(run, "finished", work.step)
             return Run(run, "finished", EXIT_DONE)
         is_asked_to_stop(stop, processes)  # by a signal that only the first heard, in the test
         tell_end(run, "stopped", work.saved_step)
-        processes.by_first(lambda: draw(work, bench, None))
+        processes.by_first(lambda: draw(work, basis, None))
         is_saved = work.saved_step == work.step
         newest = "no checkpoint" if work.saved_step is None else f"the newest checkpoint is of step {work.saved_step}"
         kept = "everything is saved" if is_saved else newest

@@ -63,10 +63,10 @@ def replay_bad_step(folder: str | Path, *, device: str | None = None) -> Replay:
     recorded = read_bad_step(place)
     config = _settings_of(place)
     dataset = open_dataset(config.data)
-    bench = lay_out(settle(config, dataset), dataset, pick_device(device or config.loop.device))
+    basis = lay_out(settle(config, dataset), dataset, pick_device(device or config.loop.device))
     parts, steps_per_epoch = [], 1
     for rank in range(recorded["world"]):
-        loader = bench.loader("train", training=True, say=_unheard, lane=Lane(rank, recorded["world"]))
+        loader = basis.loader("train", training=True, say=_unheard, lane=Lane(rank, recorded["world"]))
         try:
             batch = next(iter(loader.epoch(recorded["epoch"], recorded["batch"])), None)
         finally:
@@ -80,7 +80,7 @@ def replay_bad_step(folder: str | Path, *, device: str | None = None) -> Replay:
         parts.append((batch.images, batch.labels))
         steps_per_epoch = loader.num_batches
     with preserved_rng(), using_precision(config.precision):
-        state, objective = make_state(bench, steps_per_epoch, _unheard, resumes=True)
+        state, objective = make_state(basis, steps_per_epoch, _unheard, resumes=True)
         return take_again(place, state, parts, objective, partial(seed_step, recorded["seed"]))
 
 

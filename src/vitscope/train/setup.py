@@ -60,8 +60,8 @@ HIGH_FOR_FINE_TUNING = 3e-4
 
 
 @dataclass(frozen=True)
-class Bench:
-    """What lies on the table before the run begins: pictures, preprocessing, device, who takes part."""
+class Basis:
+    """What a run is built on: settings, pictures, preprocessing, device, and who takes part."""
 
     config: TrainConfig
     dataset: Dataset
@@ -116,7 +116,7 @@ def lay_out(
     processes: Processes = ALONE_PROCESSES,
     *,
     epochs_done: float = 0.0,
-) -> Bench:
+) -> Basis:
     model = config.model.bare
     preprocess = config.data.preprocess(pair(model.img_size), model.in_chans)
     if processes.world > 1:
@@ -125,13 +125,13 @@ def lay_out(
             lambda: loader_kind(dataset, preprocess=preprocess, augment=config.augment, device=device)
         )
         dataset = replace(dataset, config=updated(dataset.config, loader=kind))
-    return Bench(config, dataset, preprocess, device, processes, epochs_done)
+    return Basis(config, dataset, preprocess, device, processes, epochs_done)
 
 
-def make_model(bench: Bench, say: Say, *, resumes: bool = False) -> VisionModel:
+def make_model(basis: Basis, say: Say, *, resumes: bool = False) -> VisionModel:
     """The model as training begins with it. Where a checkpoint will be loaded into it (`resumes`), the weights a run
     began with are not asked for again."""
-    config, dataset = bench.config, bench.dataset
+    config, dataset = basis.config, basis.dataset
     seed_everything(derive_seed(config.loop.seed, "weights"))
     model, remarks = starting_model(
         config.model,
@@ -146,24 +146,24 @@ def make_model(bench: Bench, say: Say, *, resumes: bool = False) -> VisionModel:
     if is_fine_tuned and config.optim.name in ("adam", "adamw") and config.lr > HIGH_FOR_FINE_TUNING:
         usual = "for pretrained weights 3e-5 to 3e-4 is usual (--lr)"
         say(f"learning rate {config.lr:g} suits training from scratch; {usual}")
-    model.preprocessing = bench.preprocess
+    model.preprocessing = basis.preprocess
     return model
 
 
 def make_state(
-    bench: Bench, steps_per_epoch: int, say: Say, *, resumes: bool = False, model: VisionModel | None = None
+    basis: Basis, steps_per_epoch: int, say: Say, *, resumes: bool = False, model: VisionModel | None = None
 ) -> tuple[TrainState, Objective]:
     """The model (made here where none is given), what moves it, and what it is moved by."""
-    config, device = bench.config, bench.device
-    model = make_model(bench, say, resumes=resumes) if model is None else model
+    config, device = basis.config, basis.device
+    model = make_model(basis, say, resumes=resumes) if model is None else model
     if config.precision.grad_checkpointing:
         model.set_grad_checkpointing()
     frozen = freeze(model, config.optim.freeze)
     training_mode(model)
     if frozen:
         say(f"{len(frozen)} tensors of parameters stay as they are (optim.freeze)")
-    _refuse_in_shards(bench)
-    bench.processes.place(model, device)
+    _refuse_in_shards(basis)
+    basis.processes.place(model, device)
     optimizer = Optimizer(model, config.optim, lr=config.lr)
     say(optimizer.describe())
     state = TrainState(
@@ -176,16 +176,16 @@ def make_state(
         clip_norm=config.optim.clip_norm,
         clip_value=config.optim.clip_value,
         ledger_rows=1 if device.type == "cpu" else config.loop.log_every,
-        processes=bench.processes,
+        processes=basis.processes,
     )
     if config.loss.teacher is not None:
         how = f"{config.loss.distill}, a share of {config.loss.distill_share:g} of the loss"
         say(f"teacher: {config.loss.teacher} ({how})")
-    return state, _objective(bench, state)
+    return state, _objective(basis, state)
 
 
 def set_up(
-    bench: Bench,
+    basis: Basis,
     run: RunFolder,
     *,
     observers: Observer,
@@ -196,27 +196,27 @@ def set_up(
     resumes: bool = False,
 ) -> Work:
     """Everything that takes part, at step 0."""
-    config, processes = bench.config, bench.processes
-    model = make_model(bench, say, resumes=resumes)  # first: weights that are refused need no pictures prepared
+    config, processes = basis.config, basis.processes
+    model = make_model(basis, say, resumes=resumes)  # first: weights that are refused need no pictures prepared
     left_out = recorder(run, say)
     on_bad = left_out if processes.is_first else partial(_pass_on, processes)
-    train_loader = bench.loader("train", training=True, say=say, on_bad=on_bad)
-    val_loader = bench.loader("val", training=False, say=say, on_bad=on_bad)
+    train_loader = basis.loader("train", training=True, say=say, on_bad=on_bad)
+    val_loader = basis.loader("val", training=False, say=say, on_bad=on_bad)
     say(f"training pictures: {train_loader.why}")
     if not resumes:
         updates = said_of_updates(
-            config, pictures=len(bench.dataset.splits["train"]), steps_per_epoch=train_loader.num_batches
+            config, pictures=len(basis.dataset.splits["train"]), steps_per_epoch=train_loader.num_batches
         )
-        for sentence in (*said_of_pictures(bench.dataset, bench.preprocess), *updates):
+        for sentence in (*said_of_pictures(basis.dataset, basis.preprocess), *updates):
             say(sentence)
-    state, objective = make_state(bench, train_loader.num_batches, say, model=model)
+    state, objective = make_state(basis, train_loader.num_batches, say, model=model)
     ema = Ema(state.model, config.loop.ema_decay, warmup=config.loop.ema_warmup) if config.loop.ema_decay else None
     hooks: list[AfterStep] = [*after, *([ema] if ema is not None else [])]
     refuse_nameless(hooks)
     if processes.world > 1:
         say(f"{processes.world} processes, {config.data.batch_size // processes.world} pictures of each batch to each")
-    say(_said_of_launch(bench))
-    if bf16_would_pay(config.precision, config.model.bare, bench.device):
+    say(_said_of_launch(basis))
+    if bf16_would_pay(config.precision, config.model.bare, basis.device):
         say("this CPU supports bf16 natively: `--precision.dtype bf16` should train faster")
     if processes.is_sharded:
         say(f"fsdp: weights, gradients, optimiser and running mean are cut into {processes.world} shards")
@@ -226,14 +226,14 @@ def set_up(
         state,
         train_loader,
         objective,
-        launch=bench.launch,
+        launch=basis.launch,
         batch_size=config.data.batch_size,
         seed=config.loop.seed,
         after=hooks,
         say=say,
     )
     course = Course()
-    num_classes = bench.dataset.num_classes
+    num_classes = basis.dataset.num_classes
     most_at_once = config.loop.eval_batch or config.data.batch_size
 
     def evaluate_now() -> Evaluation | None:
@@ -259,8 +259,8 @@ def set_up(
                 state.model,
                 run.model,
                 weights=weights,
-                preprocessing=bench.preprocess,
-                labels=list(bench.dataset.class_names),
+                preprocessing=basis.preprocess,
+                labels=list(basis.dataset.class_names),
                 notes={"step": str(step)},
                 overwrite=True,
             )
@@ -287,29 +287,29 @@ def set_up(
         after=hooks,
         between=between,
         steps_per_epoch=train_loader.num_batches,
-        split_hash=bench.dataset.splits.hash,
+        split_hash=basis.dataset.splits.hash,
     )
     for probe in between:
         probe.begin(work, lambda: next(iter(val_loader.epoch(0))))
     return work
 
 
-def _said_of_launch(bench: Bench) -> str:
-    wish, several = bench.config.precision.launch, bench.processes.world > 1
+def _said_of_launch(basis: Basis) -> str:
+    wish, several = basis.config.precision.launch, basis.processes.world > 1
     if wish == "auto" and not several:
         why = "chosen automatically for this device and the work to come"
     elif several:
         unlike = "" if wish in ("auto", "eager") else f"; '{wish}' is for one"
         why = f"kernel by kernel, because there are several processes{unlike}"
     else:
-        why = "as asked for" if wish == bench.launch else f"'{wish}' is for CUDA, this is {bench.device}"
-    return f"launch mode: {bench.launch} ({why})"
+        why = "as asked for" if wish == basis.launch else f"'{wish}' is for CUDA, this is {basis.device}"
+    return f"launch mode: {basis.launch} ({why})"
 
 
-def _refuse_in_shards(bench: Bench) -> None:
+def _refuse_in_shards(basis: Basis) -> None:
     """What needs whole weights in every step."""
-    l1 = bench.config.optim.l1
-    if bench.processes.is_sharded and l1:
+    l1 = basis.config.optim.l1
+    if basis.processes.is_sharded and l1:
         raise ConfigError(
             expected("optim.l1", "0 with --loop.parallel fsdp, where no process has the weights to add up", l1),
             fix="--loop.parallel ddp, or leave the penalty out: --optim.l1 0",
@@ -328,20 +328,20 @@ def refuse_nameless(hooks: Sequence[AfterStep]) -> None:
             )
 
 
-def _objective(bench: Bench, state: TrainState) -> Objective:
-    config, dataset = bench.config, bench.dataset
+def _objective(basis: Basis, state: TrainState) -> Objective:
+    config, dataset = basis.config, basis.dataset
     weights = None
     if config.loss.class_balance:
         labels = dataset.source.labels[dataset.splits["train"]]
         counts = np.bincount(labels, minlength=dataset.num_classes)
-        weights = class_weights(counts, config.loss.class_balance).to(bench.device)
+        weights = class_weights(counts, config.loss.class_balance).to(basis.device)
     teacher = None
     if config.loss.teacher is not None:
         teacher = Teacher.load(
             config.loss.teacher,
-            student_preprocess=bench.preprocess,
+            student_preprocess=basis.preprocess,
             num_classes=dataset.num_classes,
-            device=bench.device,
+            device=basis.device,
             labels=list(dataset.class_names),
         )
     return Objective(
