@@ -25,10 +25,11 @@ from vitscope.doctor.monitor import Monitor
 from vitscope.infer.benchmark.surroundings import surroundings
 from vitscope.infer.benchmark.timing import paired_ratio, summary
 from vitscope.models.config import pair
+from vitscope.train.basis import lay_out, settle
 from vitscope.train.config import LoopConfig, PrecisionConfig, TrainConfig, named_model
 from vitscope.train.loop import look, look_every, note_step
 from vitscope.train.precision import using_precision
-from vitscope.train.setup import lay_out, set_up, settle
+from vitscope.train.setup import set_up
 from vitscope.train.show.observer import Observer
 from vitscope.train.signals import StopFlag
 from vitscope.train.work import Work

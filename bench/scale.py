@@ -31,10 +31,11 @@ from vitscope.infer.benchmark.surroundings import surroundings
 from vitscope.infer.benchmark.timing import Clock, summary
 from vitscope.models.accounting.account import Account
 from vitscope.models.config import ViTConfig
+from vitscope.train.basis import Basis, lay_out, settle
 from vitscope.train.config import LoopConfig, PrecisionConfig, TrainConfig, named_model
+from vitscope.train.first_state import make_state
 from vitscope.train.launch import Launcher
 from vitscope.train.precision import using_precision
-from vitscope.train.setup import Basis, lay_out, make_state, settle
 
 STEPS, FEW_STEPS = 50, 2
 """Of a round, so that what an epoch's beginning costs does not count; and with --quick."""

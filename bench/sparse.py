@@ -38,9 +38,10 @@ from vitscope.sparse.mask_hook import MaskHook
 from vitscope.sparse.masks import all_kept, by_magnitude
 from vitscope.sparse.surgery import shrink
 from vitscope.sparse.units import Units, units_of
+from vitscope.train.basis import lay_out, settle
 from vitscope.train.config import LoopConfig, PrecisionConfig, TrainConfig, named_model
 from vitscope.train.precision import using_precision
-from vitscope.train.setup import lay_out, set_up, settle
+from vitscope.train.setup import set_up
 from vitscope.train.show.observer import Observer
 from vitscope.train.signals import StopFlag
 from vitscope.train.step import AfterStep

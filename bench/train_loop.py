@@ -39,12 +39,14 @@ from vitscope.infer.benchmark.peers import OURS, TIMM, Proof, State, build, prov
 from vitscope.infer.benchmark.surroundings import surroundings
 from vitscope.infer.benchmark.timing import paired_ratio, summary
 from vitscope.models.config import ViTConfig, pair
+from vitscope.train.basis import Basis, lay_out, settle
 from vitscope.train.config import CheckpointConfig, LoopConfig, OptimConfig, PrecisionConfig, TrainConfig, named_model
 from vitscope.train.evaluate import Evaluation
+from vitscope.train.first_state import make_state
 from vitscope.train.loop import train
 from vitscope.train.losses import cross_entropy
 from vitscope.train.precision import autocast, choose_dtype, using_precision
-from vitscope.train.setup import Basis, lay_out, make_state, set_up, settle
+from vitscope.train.setup import set_up
 from vitscope.train.show.observer import Observer, Observers
 from vitscope.train.show.progress import Progress
 from vitscope.train.show.tensorboard import TensorBoard

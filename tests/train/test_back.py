@@ -334,7 +334,7 @@ def test_weights_are_refused_before_pictures_are_prepared_and_leave_nothing(
 ) -> None:
     place = tmp_path / "bare.pth"
     torch.save({"patch_embed.proj.weight": torch.zeros(8, 3, 4, 4)}, place)
-    monkeypatch.setattr("vitscope.train.setup.make_loader", lambda *_, **__: pytest.fail("pictures were prepared"))
+    monkeypatch.setattr("vitscope.train.basis.make_loader", lambda *_, **__: pytest.fail("pictures were prepared"))
     with pytest.raises(VitscopeError, match="the weights do not fit the config"):
         fit(tiny(checkpoint=CheckpointConfig(init_from=str(place))), out=tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()

@@ -29,10 +29,10 @@ from vitscope.data.loaders.loader import Loader
 from vitscope.models.config import CNNConfig, LSTMConfig, ModelConfig, ResNetConfig, SwinConfig
 from vitscope.models.layers.resample import resample_positions
 from vitscope.train import finish
+from vitscope.train.basis import Basis
 from vitscope.train.config import CheckpointConfig, PrecisionConfig, TrainConfig
 from vitscope.train.fit import Run, fit
 from vitscope.train.measure import measure
-from vitscope.train.setup import Basis
 from vitscope.train.signals import StopFlag
 from vitscope.train.state import TrainState
 from vitscope.weights.folder import save_model

@@ -18,6 +18,7 @@ from vitscope.data.loaders.loader import BadSample, Batch
 from vitscope.models.build import build_model
 from vitscope.models.config import CNNConfig
 from vitscope.train import fit as fitting
+from vitscope.train.basis import lay_out
 from vitscope.train.checkpoints.store import Checkpoint
 from vitscope.train.config import LoopConfig, LossConfig, OptimConfig, PrecisionConfig, TrainConfig, named_model
 from vitscope.train.fit import fit
@@ -25,7 +26,6 @@ from vitscope.train.launch import WORTH_COMPILING, Launcher, choose_launch
 from vitscope.train.objective import Objective
 from vitscope.train.optim.optimizer import Optimizer
 from vitscope.train.resume import epochs_done
-from vitscope.train.setup import lay_out
 from vitscope.train.state import TrainState
 
 CPU = torch.device("cpu")

@@ -30,15 +30,15 @@ from vitscope.core.yaml import load_yaml
 from vitscope.data.dataset import open_dataset
 from vitscope.data.loaders.loader import BadSample
 from vitscope.data.order import ALONE, Lane
-from vitscope.train import board, meeting, processes, setup
+from vitscope.train import board, left_out, meeting, processes
 from vitscope.train.bad_step import record_bad_step
+from vitscope.train.basis import lay_out, settle
 from vitscope.train.board import Board
 from vitscope.train.changes import refuse_other_settings
 from vitscope.train.config import TrainConfig
 from vitscope.train.launch import Launcher, choose_launch
 from vitscope.train.processes import ALONE_PROCESSES, Processes, join
 from vitscope.train.replay import replay_bad_step
-from vitscope.train.setup import lay_out, settle
 from vitscope.train.signals import StopFlag
 
 PLAIN: dict[str, dict[str, Any]] = {
@@ -390,7 +390,7 @@ def test_a_picture_left_out_elsewhere_is_named_there_and_put_up(caplog: pytest.L
     first, second = Board(store, 0, 2), Board(store, 1, 2)
     other = joined()
     other._board = second
-    setup._pass_on(other, sample)
+    left_out.pass_on(other, sample)
     assert "left out: cat.png: truncated" in caplog.text
     second.put_up(BadSample(4, "dog.png", "empty"))
     assert first.unread() == [sample, BadSample(4, "dog.png", "empty")]
@@ -399,7 +399,7 @@ def test_a_picture_left_out_elsewhere_is_named_there_and_put_up(caplog: pytest.L
 
 def test_a_picture_two_processes_met_is_written_down_once(tmp_path: Path) -> None:
     run, said = RunFolder.create(tmp_path / "run", name="run"), list[str]()
-    record = setup.recorder(run, said.append)
+    record = left_out.recorder(run, said.append)
     for _ in range(2):
         record(BadSample(3, "cat.png", "truncated"))
     assert said == ["left out: cat.png: truncated"]

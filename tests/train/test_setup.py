@@ -22,9 +22,11 @@ from vitscope.core.seed import derive_seed
 from vitscope.data.config import DataConfig
 from vitscope.data.dataset import open_dataset
 from vitscope.models.config import CNNConfig
+from vitscope.train.basis import Basis, lay_out, settle
 from vitscope.train.config import CheckpointConfig, PrecisionConfig, TrainConfig
+from vitscope.train.first_state import make_state
 from vitscope.train.losses import class_weights
-from vitscope.train.setup import Basis, lay_out, make_state, set_up, settle
+from vitscope.train.setup import set_up
 from vitscope.train.show.observer import Observer
 from vitscope.train.signals import StopFlag
 from vitscope.weights.folder import save_model

@@ -32,8 +32,8 @@ from train.tiny_runs import network, tiny
 from vitscope.core.errors import VitscopeError
 from vitscope.data.dataset import open_dataset
 from vitscope.train import evaluate as evaluation
+from vitscope.train.basis import lay_out
 from vitscope.train.fit import fit
-from vitscope.train.setup import lay_out
 from vitscope.train.shards import gathered, leaf, like, local, own_part, with_all_rows
 
 PLAIN: dict[str, dict[str, Any]] = {

@@ -15,12 +15,13 @@ from vitscope.data.loaders.loader import Loader
 from vitscope.doctor.patient import Facts, Pair, Patient
 from vitscope.models.config import ViTConfig, pair
 from vitscope.models.model import VisionModel
+from vitscope.train.basis import Basis, lay_out, settle
 from vitscope.train.config import TrainConfig
 from vitscope.train.config.duration import duration_steps
+from vitscope.train.first_state import make_model, make_state, training_mode
 from vitscope.train.launch import seed_step
 from vitscope.train.losses import binary_cross_entropy, cross_entropy
 from vitscope.train.precision import choose_dtype
-from vitscope.train.setup import Basis, lay_out, make_model, make_state, settle, training_mode
 from vitscope.train.step import train_step
 
 

@@ -21,11 +21,12 @@ from vitscope.sparse.choose import Scores
 from vitscope.sparse.config import SparseConfig
 from vitscope.sparse.criteria import criterion
 from vitscope.sparse.criteria.evidence import Evidence
+from vitscope.train.basis import Basis, lay_out, settle
 from vitscope.train.config import ModelSection, TrainConfig, named_model
 from vitscope.train.evaluate import Evaluation, evaluate
+from vitscope.train.first_state import make_model
 from vitscope.train.precision import choose_dtype
 from vitscope.train.resume import trainable
-from vitscope.train.setup import Basis, lay_out, make_model, settle
 from vitscope.train.signals import StopFlag
 from vitscope.weights.load import load_model
 

@@ -14,9 +14,9 @@ from vitscope.core.environment import describe_versions
 from vitscope.core.files import write_atomically
 from vitscope.core.run_view import read_run
 from vitscope.models.model import VisionModel
+from vitscope.train.basis import Basis
 from vitscope.train.evaluate import Evaluation, evaluate
 from vitscope.train.loop import is_asked_to_stop, write_rows
-from vitscope.train.setup import Basis
 from vitscope.train.shards import cut_up
 from vitscope.train.show.card import model_card
 from vitscope.train.show.plots.confusion import draw_confusion

@@ -17,6 +17,7 @@ from vitscope.core.run_view import read_run
 from vitscope.core.seed import preserved_rng
 from vitscope.core.status_file import Heartbeat
 from vitscope.core.threads import using_threads
+from vitscope.train.basis import lay_out, settle
 from vitscope.train.changes import changes, refuse_other_settings
 from vitscope.train.config import TrainConfig
 from vitscope.train.finish import draw, draw_first, finish, require_model
@@ -34,7 +35,7 @@ from vitscope.train.run_log import (
     tell_end,
 )
 from vitscope.train.said_of_steps import said_of_classes
-from vitscope.train.setup import lay_out, set_up, settle
+from vitscope.train.setup import set_up
 from vitscope.train.show.observer import Observer, Observers
 from vitscope.train.show.progress import Progress
 from vitscope.train.show.tensorboard import TensorBoard

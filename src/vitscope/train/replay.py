@@ -20,12 +20,13 @@ from vitscope.core.seed import preserved_rng
 from vitscope.data.dataset import open_dataset
 from vitscope.data.order import Lane
 from vitscope.train.bad_step import read_bad_step
+from vitscope.train.basis import lay_out, settle
 from vitscope.train.config import TrainConfig
 from vitscope.train.config.read import read_train_config
 from vitscope.train.first_bad_op import BadOperation, FirstBadOperation
+from vitscope.train.first_state import make_state
 from vitscope.train.launch import seed_step
 from vitscope.train.precision import autocast, using_precision
-from vitscope.train.setup import lay_out, make_state, settle
 from vitscope.train.state import TrainState
 from vitscope.train.step import LossAndLogits
 
