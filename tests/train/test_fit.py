@@ -8,6 +8,7 @@ import logging
 import math
 import random
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +29,15 @@ from vitscope.data.loaders.choose import make_loader
 from vitscope.data.loaders.loader import Loader
 from vitscope.models.config import CNNConfig, LSTMConfig, ModelConfig, ResNetConfig, SwinConfig
 from vitscope.models.layers.resample import resample_positions
-from vitscope.train import finish
+from vitscope.train import finish, setup
 from vitscope.train.basis import Basis
 from vitscope.train.config import CheckpointConfig, PrecisionConfig, TrainConfig
 from vitscope.train.fit import Run, fit
 from vitscope.train.measure import measure
+from vitscope.train.processes import Processes
 from vitscope.train.signals import StopFlag
 from vitscope.train.state import TrainState
+from vitscope.train.work import Work
 from vitscope.weights.folder import save_model
 from vitscope.weights.load import load_model
 
@@ -529,23 +532,60 @@ def test_what_goes_wrong_stands_in_the_log_and_the_status(tmp_path: Path) -> Non
     assert logging.getLogger("vitscope").handlers == []
 
 
+class Clumsy:
+    """A probe that fails when the first pictures were read for it."""
+
+    def begin(self, work: Work, sample: Callable[[], Any]) -> None:
+        sample()
+        raise RuntimeError("no more")
+
+    def see(self, work: Work) -> None:
+        pass
+
+
+class LeftAlone(Processes):
+    """The first of two, whose other one is lost while everything is put together."""
+
+    def after_first(self, call: Callable[[], Any]) -> Any:
+        if isinstance(made := call(), Work):
+            raise RuntimeError("no more")
+        return made
+
+
+def in_a_step(state: TrainState) -> None:
+    raise RuntimeError("no more")
+
+
 @quick
-def test_both_loaders_are_closed_whatever_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("where", ["a step", "a probe", "another process", "the state", "the second loader"])
+def test_both_loaders_are_closed_whatever_happens(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else their workers live on: a program that goes on after the error would gather them."""
     made: list[Loader] = []
     make = Basis.loader
 
-    def noted(self: Basis, *given: Any, **more: Any) -> Loader:
-        made.append(make(self, *given, **more))
+    def noted(self: Basis, part: str, **more: Any) -> Loader:
+        if where == "the second loader" and part == "val":
+            raise RuntimeError("no more")
+        made.append(make(self, part, **more))
         return made[-1]
 
-    def fail(state: TrainState) -> None:
+    def refused(*_: Any, **__: Any) -> None:
         raise RuntimeError("no more")
 
     monkeypatch.setattr(Basis, "loader", noted)
+    if where == "the state":
+        monkeypatch.setattr(setup, "make_state", refused)
+    if where == "another process":
+        monkeypatch.setattr("vitscope.train.fit.join", lambda *_: LeftAlone(torch.device("cpu")))
     with pytest.raises(RuntimeError, match="no more"):
-        fit(tiny(), out=tmp_path / "run", quiet=True, after_step=[fail])
-    assert len(made) == 2
+        fit(
+            tiny(data={"batch_size": 36, "loader": "worker", "workers": 1}),
+            out=tmp_path / "run",
+            quiet=True,
+            after_step=[in_a_step] if where == "a step" else [],
+            between_steps=[Clumsy()] if where == "a probe" else [],
+        )
+    assert len(made) == (1 if where == "the second loader" else 2)
     for loader in made:
         with pytest.raises(VitscopeError, match="the loader is closed"):
             next(iter(loader.epoch(0)))

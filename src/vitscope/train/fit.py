@@ -157,9 +157,9 @@ def fit(
         if config.optim.scale_lr != "none":
             speak(f"lr {config.optim.lr:g}, scaled ({config.optim.scale_lr}) to {config.lr:g}")
         basis = lay_out(config, dataset, processes.device, processes, epochs_done=epochs_done(checkpoint))
-        resumes = checkpoint is not None
-        work = processes.after_first(
-            lambda: set_up(
+
+        def all_that_takes_part() -> Work:
+            made = set_up(
                 basis,
                 run,
                 observers=told,
@@ -167,10 +167,12 @@ def fit(
                 between=between_steps,
                 stop=stop,
                 say=speak,
-                resumes=resumes,
+                resumes=checkpoint is not None,
             )
-        )
-        stack.callback(work.close)
+            stack.callback(made.close)  # now: the others may fail where this one did not
+            return made
+
+        work = processes.after_first(all_that_takes_part)
         processes.by_first(work.checkpoints.sweep)
         if checkpoint is not None:
             go_on(work, checkpoint, before, chosen=resume_from is not None)

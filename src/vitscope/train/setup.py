@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
@@ -11,6 +12,8 @@ from torch import Tensor
 
 from vitscope.core.errors import ConfigError, expected
 from vitscope.core.run_folder import RunFolder
+from vitscope.data.loaders.loader import Loader
+from vitscope.models.model import VisionModel
 from vitscope.train.basis import Basis
 from vitscope.train.checkpoints.content import require_finite
 from vitscope.train.checkpoints.store import CheckpointError, Checkpoints
@@ -27,6 +30,7 @@ from vitscope.train.said_of_steps import said_of_updates
 from vitscope.train.show.observer import Observer
 from vitscope.train.shown_pictures import said_of_pictures
 from vitscope.train.signals import StopFlag
+from vitscope.train.state import TrainState
 from vitscope.train.step import AfterStep
 from vitscope.train.watch import Watch
 from vitscope.train.work import BetweenSteps, Work
@@ -44,53 +48,90 @@ def set_up(
     say: Callable[[str], None],
     resumes: bool = False,
 ) -> Work:
-    """Everything that takes part, at step 0."""
+    """Everything that takes part, at step 0. The loaders are the work's to close; where it is not made, they are
+    closed here."""
     config, processes = basis.config, basis.processes
     model = make_model(basis, say, resumes=resumes)  # first: weights that are refused need no pictures prepared
     left_out = recorder(run, say)
     on_bad = left_out if processes.is_first else partial(pass_on, processes)
-    train_loader = basis.loader("train", training=True, say=say, on_bad=on_bad)
-    val_loader = basis.loader("val", training=False, say=say, on_bad=on_bad)
-    say(f"training pictures: {train_loader.why}")
-    if not resumes:
-        updates = said_of_updates(
-            config, pictures=len(basis.dataset.splits["train"]), steps_per_epoch=train_loader.num_batches
-        )
-        for sentence in (*said_of_pictures(basis.dataset, basis.preprocess), *updates):
+    with contextlib.ExitStack() as on_failure:
+        train_loader = basis.loader("train", training=True, say=say, on_bad=on_bad)
+        on_failure.callback(train_loader.close)
+        val_loader = basis.loader("val", training=False, say=say, on_bad=on_bad)
+        on_failure.callback(val_loader.close)
+        say(f"training pictures: {train_loader.why}")
+        if not resumes:
+            updates = said_of_updates(
+                config, pictures=len(basis.dataset.splits["train"]), steps_per_epoch=train_loader.num_batches
+            )
+            for sentence in (*said_of_pictures(basis.dataset, basis.preprocess), *updates):
+                say(sentence)
+        state, objective = make_state(basis, train_loader.num_batches, say, model=model)
+        ema = Ema(state.model, config.loop.ema_decay, warmup=config.loop.ema_warmup) if config.loop.ema_decay else None
+        hooks: list[AfterStep] = [*after, *([ema] if ema is not None else [])]
+        refuse_nameless(hooks)
+        for sentence in _said_of_launch(basis):
             say(sentence)
-    state, objective = make_state(basis, train_loader.num_batches, say, model=model)
-    ema = Ema(state.model, config.loop.ema_decay, warmup=config.loop.ema_warmup) if config.loop.ema_decay else None
-    hooks: list[AfterStep] = [*after, *([ema] if ema is not None else [])]
-    refuse_nameless(hooks)
-    if processes.world > 1:
-        say(f"{processes.world} processes, {config.data.batch_size // processes.world} pictures of each batch to each")
-    say(_said_of_launch(basis))
-    if bf16_would_pay(config.precision, config.model.bare, basis.device):
-        say("this CPU supports bf16 natively: `--precision.dtype bf16` should train faster")
-    if processes.is_sharded:
-        say(f"fsdp: weights, gradients, optimiser and running mean are cut into {processes.world} shards")
-    elif config.loop.parallel == "fsdp":
-        say("loop.parallel 'fsdp' is for several processes: this one is alone and holds everything")
-    launcher = Launcher(
-        state,
-        train_loader,
-        objective,
-        launch=basis.launch,
-        batch_size=config.data.batch_size,
-        seed=config.loop.seed,
-        after=hooks,
-        say=say,
-    )
-    course = Course()
-    num_classes = basis.dataset.num_classes
-    most_at_once = config.loop.eval_batch or config.data.batch_size
+        launcher = Launcher(
+            state,
+            train_loader,
+            objective,
+            launch=basis.launch,
+            batch_size=config.data.batch_size,
+            seed=config.loop.seed,
+            after=hooks,
+            say=say,
+        )
+        course = Course()
+        chance = objective.at_chance(basis.dataset.num_classes)
+        work = Work(
+            config=config,
+            run=run,
+            state=state,
+            course=course,
+            launcher=launcher,
+            checkpoints=Checkpoints(run.checkpoints, keep=config.checkpoint.keep),
+            plateau=Plateau(config.schedule, lr=config.lr),
+            watch=Watch(course, most_bad_steps=config.loop.most_bad_steps, loss_at_chance=chance),
+            observers=observers,
+            stop=stop,
+            processes=processes,
+            evaluate=_evaluation(basis, state, val_loader, ema=ema, course=course, stop=stop, say=say),
+            weights=state.model.state_dict if ema is None else ema.state_dict,
+            loaders=(train_loader, val_loader),
+            write_model=_model_writer(basis, state.model, run),
+            left_out=on_bad,
+            after=hooks,
+            between=between,
+            steps_per_epoch=train_loader.num_batches,
+            split_hash=basis.dataset.splits.hash,
+        )
+        for probe in between:
+            probe.begin(work, lambda: next(iter(val_loader.epoch(0))))
+        on_failure.pop_all()
+    return work
+
+
+def _evaluation(
+    basis: Basis,
+    state: TrainState,
+    loader: Loader,
+    *,
+    ema: Ema | None,
+    course: Course,
+    stop: StopFlag,
+    say: Callable[[str], None],
+) -> Callable[[], Evaluation | None]:
+    """Of the weights as they would be used, with as many pictures at once as have fitted so far."""
+    processes = basis.processes
+    most_at_once = basis.config.loop.eval_batch or basis.config.data.batch_size
 
     def evaluate_now() -> Evaluation | None:
         with processes.together(), ema.in_place() if ema is not None else torch.no_grad():
             found = evaluate(
                 state.model,
-                val_loader,
-                num_classes=num_classes,
+                loader,
+                num_classes=basis.dataset.num_classes,
                 dtype=state.dtype,
                 batch=course.eval_batch or most_at_once,
                 can_halve=not processes.is_sharded,
@@ -101,11 +142,15 @@ def set_up(
             course.eval_batch = found.batch  # what did not fit once is not tried again
         return found
 
+    return evaluate_now
+
+
+def _model_writer(basis: Basis, model: VisionModel, run: RunFolder) -> Callable[[Mapping[str, Tensor], int], None]:
     def write_model(weights: Mapping[str, Tensor], step: int) -> None:
         require_finite(weights)
         try:
             save_model(
-                state.model,
+                model,
                 run.model,
                 weights=weights,
                 preprocessing=basis.preprocess,
@@ -116,35 +161,16 @@ def set_up(
         except (OSError, SafetensorError) as error:
             raise CheckpointError(f"the model cannot be saved: {error}", where=str(run.model)) from error
 
-    work = Work(
-        config=config,
-        run=run,
-        state=state,
-        course=course,
-        launcher=launcher,
-        checkpoints=Checkpoints(run.checkpoints, keep=config.checkpoint.keep),
-        plateau=Plateau(config.schedule, lr=config.lr),
-        watch=Watch(course, most_bad_steps=config.loop.most_bad_steps, loss_at_chance=objective.at_chance(num_classes)),
-        observers=observers,
-        stop=stop,
-        processes=processes,
-        evaluate=evaluate_now,
-        weights=state.model.state_dict if ema is None else ema.state_dict,
-        loaders=(train_loader, val_loader),
-        write_model=write_model,
-        left_out=on_bad,
-        after=hooks,
-        between=between,
-        steps_per_epoch=train_loader.num_batches,
-        split_hash=basis.dataset.splits.hash,
-    )
-    for probe in between:
-        probe.begin(work, lambda: next(iter(val_loader.epoch(0))))
-    return work
+    return write_model
 
 
-def _said_of_launch(basis: Basis) -> str:
-    wish, several = basis.config.precision.launch, basis.processes.world > 1
+def _said_of_launch(basis: Basis) -> list[str]:
+    """How the processes share the work, and how steps are launched."""
+    config, processes, said = basis.config, basis.processes, list[str]()
+    wish, several = config.precision.launch, processes.world > 1
+    if several:
+        each = config.data.batch_size // processes.world
+        said.append(f"{processes.world} processes, {each} pictures of each batch to each")
     if wish == "auto" and not several:
         why = "chosen automatically for this device and the work to come"
     elif several:
@@ -152,7 +178,14 @@ def _said_of_launch(basis: Basis) -> str:
         why = f"kernel by kernel, because there are several processes{unlike}"
     else:
         why = "as asked for" if wish == basis.launch else f"'{wish}' is for CUDA, this is {basis.device}"
-    return f"launch mode: {basis.launch} ({why})"
+    said.append(f"launch mode: {basis.launch} ({why})")
+    if bf16_would_pay(config.precision, config.model.bare, basis.device):
+        said.append("this CPU supports bf16 natively: `--precision.dtype bf16` should train faster")
+    if processes.is_sharded:
+        said.append(f"fsdp: weights, gradients, optimiser and running mean are cut into {processes.world} shards")
+    elif config.loop.parallel == "fsdp":
+        said.append("loop.parallel 'fsdp' is for several processes: this one is alone and holds everything")
+    return said
 
 
 def refuse_nameless(hooks: Sequence[AfterStep]) -> None:
