@@ -504,6 +504,7 @@ def test_the_list_of_recipes(capsys: pytest.CaptureFixture[str]) -> None:
     (row,) = [row for row in json.loads(capsys.readouterr().out) if row["name"] == "digits_vit"]
     assert all(word in out for word in row["about"].split())  # the table may break its lines
     assert row["command"] == "vitscope train digits_vit"
+    assert row["images/s"] in out
 
 
 def test_help_comes_without_torch(shell) -> None:

@@ -131,10 +131,10 @@ def _list(command: TrainCommand) -> None:
     if command.json:
         print_json([{"name": recipe.name, "about": recipe.about, **recipe.measured} for recipe in recipes])
         return
-    table = plain_table("recipe", "what it is", "accuracy", "time")
+    figures = ("accuracy", "time", "images/s")
+    table = plain_table("recipe", "what it is", *figures)
     for recipe in recipes:
-        figures = (recipe.measured.get(key, "") for key in ("accuracy", "time"))
-        table.add_row(recipe.name, recipe.about, *figures)
+        table.add_row(recipe.name, recipe.about, *(recipe.measured.get(figure, "") for figure in figures))
     console().print(table)
     console().print(f"\n`{PROG} RECIPE` runs one, `{PROG} RECIPE --print-config` shows all its settings", markup=False)
 

@@ -14,10 +14,11 @@ def digits_vit() -> TrainConfig:
 
     command: vitscope train digits_vit
     time: 48 s on one CPU core
+    images/s: 1,000 end to end
     accuracy: 98.9 % (98.6 to 99.2, 3 seeds)
 
-    From command to prompt on an AMD EPYC, torch 2.15: 1,000 images/s, evaluation and all else included. Test accuracy
-    of seeds 0, 1, 2: 98.89, 99.16, 98.61 %, of 359 pictures each, so that one picture is 0.28 %.
+    From command to prompt on an AMD EPYC, torch 2.15. Test accuracy of seeds 0, 1, 2: 98.89, 99.16, 98.61 %, of 359
+    pictures each, so that one picture is 0.28 %.
     """
     # Strokes are a pixel or two wide: patches of 2 x 2 keep them apart, and 16 tokens are quick on a CPU.
     model = ViTConfig(

@@ -13,11 +13,11 @@ def overfit() -> TrainConfig:
 
     command: vitscope train overfit
     time: 27 s on one H200
+    images/s: 11,200 in training
     accuracy: 100 % of its 32 (3 seeds)
 
     It is the training accuracy that must reach 100 %, and it does with seeds 0, 1 and 2; what is measured on other
-    pictures means nothing here. 27 s from command to prompt with torch 2.11, nearly all of it before the first step;
-    11,200 images/s while it trains.
+    pictures means nothing here. 27 s from command to prompt with torch 2.11, nearly all of it before the first step.
     """
     return TrainConfig(
         model=named_model("guide_overfit"),

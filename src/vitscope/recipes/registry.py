@@ -12,7 +12,7 @@ from vitscope.core.errors import UsageError
 from vitscope.core.registry import Registry
 from vitscope.train.config import TrainConfig
 
-_FIGURE = re.compile(r"(?P<what>[a-z][a-z ]*): +(?P<text>.*\S)")
+_FIGURE = re.compile(r"(?P<what>[a-z][a-z/ ]*): +(?P<text>.*\S)")
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Recipe:
     about: str
     """What it is, in a line."""
     measured: dict[str, str]
-    """What its docstring tells: command, time, accuracy -> text."""
+    """What its docstring tells: command, time, images/s, accuracy -> text."""
 
     @property
     def needs(self) -> tuple[str, ...]:
