@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from typing import Any
 
 import pytest
 import torch
 
 from vitscope.core.errors import ConfigError, VitscopeError
-from vitscope.train.config import ScheduleConfig
+from vitscope.train.config import LoopConfig, OptimConfig, ScheduleConfig, TrainConfig
 from vitscope.train.optim.schedule import Plateau, lr_table
 
 
@@ -108,14 +109,33 @@ def test_a_warmup_longer_than_the_run_is_refused(warmup: str) -> None:
         table(warmup=warmup, steps_per_epoch=2, epochs=5)
 
 
-def test_bounds_above_the_rate_are_refused_where_they_are_used() -> None:
-    with pytest.raises(ConfigError, match=r"schedule.min_lr"):
-        table(lr=1e-7, warmup="0 steps")
-    with pytest.raises(ConfigError, match=r"schedule.warmup_lr"):
-        table(lr=1e-7, name="constant")
-    with pytest.raises(ConfigError, match=r"schedule.min_lr"):
-        Plateau(ScheduleConfig(name="plateau"), lr=1e-7)
-    assert table(lr=1e-7, name="constant", warmup="0 steps", epochs=1) == pytest.approx([1e-7])
+def settings(*, lr: float = 1e-3, epochs: int = 10, **schedule: Any) -> TrainConfig:
+    return TrainConfig(optim=OptimConfig(lr=lr), schedule=ScheduleConfig(**schedule), loop=LoopConfig(epochs=epochs))
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ({"lr": 1e-7, "warmup": "0 steps"}, "min_lr: expected at most the learning rate, 1e-07, received 1e-06"),
+        ({"lr": 1e-7, "name": "constant"}, "warmup_lr: expected at most the learning rate, 1e-07, received 1e-06"),
+        ({"lr": 1e-7, "name": "plateau", "warmup": "0 %"}, "min_lr: expected at most"),
+        ({"warmup": "5 epochs", "epochs": 3}, "warmup: expected at most the run's 3 epochs, received '5 epochs'"),
+        ({"warmup": "1.5 epoch", "epochs": 1}, "warmup: expected at most the run's 1 epoch, received '1.5 epoch'"),
+    ],
+)
+def test_what_the_settings_alone_show_to_be_no_schedule_is_refused_with_them(
+    given: dict[str, Any], wanted: str
+) -> None:
+    """Before a picture is read."""
+    with pytest.raises(ConfigError, match=re.escape(f"schedule.{wanted}")) as refused:
+        settings(**given)
+    assert refused.value.fix
+
+
+def test_bounds_that_are_not_used_may_be_anywhere() -> None:
+    assert settings(lr=1e-7, name="constant", warmup="0 steps").lr == 1e-7
+    assert settings(warmup="3 epochs", epochs=3).loop.epochs == 3
+    assert settings(warmup="5000 steps", epochs=1).loop.epochs == 1, "nobody has counted yet"
 
 
 def test_a_plateau_by_hand() -> None:

@@ -19,13 +19,18 @@ def require_duration(name: str, text: str) -> None:
         require(float(match[1]) <= 100, name, "at most 100 %", repr(text))
 
 
-def duration_steps(text: str, *, steps_per_epoch: int, total_steps: int) -> int:
-    """The length in whole steps."""
+def duration_parts(text: str) -> tuple[float, str]:
+    """How many, and of what: 'steps', 'epochs' or '%'."""
     match = _PATTERN.fullmatch(text)
     if match is None:
         require_duration("duration", text)
-        return 0
-    number, unit = float(match[1]), match[2]
+        return 0.0, "steps"
+    return float(match[1]), match[2] if match[2] == "%" else match[2].rstrip("s") + "s"
+
+
+def duration_steps(text: str, *, steps_per_epoch: int, total_steps: int) -> int:
+    """The length in whole steps."""
+    number, unit = duration_parts(text)
     if unit == "%":
         return round(number / 100 * total_steps)
-    return round(number * (steps_per_epoch if unit.startswith("epoch") else 1))
+    return round(number * (steps_per_epoch if unit == "epochs" else 1))

@@ -6,7 +6,9 @@ import math
 from typing import Literal
 
 from vitscope.core.config import config, require
-from vitscope.train.config.duration import require_duration
+from vitscope.train.config.duration import duration_parts, require_duration
+
+SHORTEN = "shorten it (--schedule.warmup '10 %') or train for more epochs (--epochs)"
 
 
 @config
@@ -43,3 +45,24 @@ class ScheduleConfig:
         for name in ("step_factor", "plateau_factor"):
             require(0 < getattr(self, name) < 1, name, "a factor between 0 and 1", getattr(self, name))
         require(self.plateau_patience >= 0, "plateau_patience", "0 or more evaluations", self.plateau_patience)
+
+    def require_room(self, *, lr: float, epochs: int) -> None:
+        """A rise that falls, a decay that rises and a warm-up longer than the run are mistakes, not schedules. Whether
+        a warm-up in steps is too long is known only to who counts them: `lr_table`."""
+        length, unit = duration_parts(self.warmup)
+        require(
+            unit != "epochs" or length <= epochs,
+            "schedule.warmup",
+            f"at most the run's {epochs:,} epoch{'s' * (epochs > 1)}",
+            repr(self.warmup),
+            fix=SHORTEN,
+        )
+        bounds = {"warmup_lr": length > 0, "min_lr": self.name in ("cosine", "plateau")}
+        for name, is_used in bounds.items():
+            require(
+                not is_used or getattr(self, name) <= lr,
+                f"schedule.{name}",
+                f"at most the learning rate, {lr:g}",
+                f"{getattr(self, name):g}",
+                fix=f"--schedule.{name} {lr / 100:g}",
+            )

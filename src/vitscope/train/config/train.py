@@ -34,6 +34,7 @@ class TrainConfig:
         require(micro is None or micro <= batch, "loop.micro_batch", f"at most data.batch_size, {batch}", micro)
         mixed = self.loss.class_balance > 0 and self.loss.name == "binary_cross_entropy"
         require(not mixed, "loss.class_balance", "0 beside binary_cross_entropy", self.loss.class_balance)
+        self.schedule.require_room(lr=self.lr, epochs=self.loop.epochs)
         channels = self.model.bare.in_chans
         for name in ("mean", "std"):
             own: tuple[float, ...] | None = getattr(self.data, name)

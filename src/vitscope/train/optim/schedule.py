@@ -11,7 +11,7 @@ from torch import Tensor
 from vitscope.core.errors import ConfigError, VitscopeError, expected
 from vitscope.train.config.duration import duration_steps
 from vitscope.train.config.metric import is_larger_better
-from vitscope.train.config.schedule import ScheduleConfig
+from vitscope.train.config.schedule import SHORTEN, ScheduleConfig
 
 
 def lr_table(config: ScheduleConfig, *, lr: float, steps_per_epoch: int, epochs: int) -> Tensor:
@@ -23,7 +23,6 @@ def lr_table(config: ScheduleConfig, *, lr: float, steps_per_epoch: int, epochs:
     """
     total = steps_per_epoch * epochs
     warmup = _warmup_steps(config, steps_per_epoch=steps_per_epoch, total=total)
-    _require_room(config, lr=lr, warmup=warmup)
 
     # float64 throughout: differences of rates near the end of a long cosine are below float32's resolution.
     update = torch.arange(total, dtype=torch.float64)
@@ -43,20 +42,9 @@ def _warmup_steps(config: ScheduleConfig, *, steps_per_epoch: int, total: int) -
     if warmup > total:
         raise ConfigError(
             expected("schedule.warmup", f"at most the run's {total:,} steps", f"{config.warmup!r}, {warmup:,} steps"),
-            fix="shorten it (--schedule.warmup '10 %') or train for more epochs (--epochs)",
+            fix=SHORTEN,
         )
     return warmup
-
-
-def _require_room(config: ScheduleConfig, *, lr: float, warmup: int) -> None:
-    """A rise that falls and a decay that rises are mistakes, not schedules."""
-    bounds = {"warmup_lr": warmup > 0, "min_lr": config.name in ("cosine", "plateau")}
-    for name, used in bounds.items():
-        if used and getattr(config, name) > lr:
-            raise ConfigError(
-                expected(f"schedule.{name}", f"at most the learning rate, {lr:g}", f"{getattr(config, name):g}"),
-                fix=f"--schedule.{name} {lr / 100:g}",
-            )
 
 
 class Plateau:
@@ -67,7 +55,6 @@ class Plateau:
     """
 
     def __init__(self, config: ScheduleConfig, *, lr: float) -> None:
-        _require_room(config, lr=lr, warmup=0)
         self.config = config
         self.lr = lr
         self.factor = 1.0
