@@ -17,7 +17,7 @@ from PIL import Image
 from safetensors.torch import load_file
 from torch import distributed
 
-from faults.rank_processes import start_together, train_together
+from faults.rank_processes import start_together, start_torchrun, train_together
 from faults.train_process import Trap, everything, newest_checkpoint, rows, status, train, write_settings
 from train.tiny_runs import network, state_of, tiny
 from vitscope.core.config import to_dict, updated
@@ -220,6 +220,18 @@ def test_a_refusal_is_said_once_and_ends_both(
     assert (second.out, second.err) == ("", "")
     if code == 2:
         assert everything(folder / "run") == before
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("digits_vit", "--epohcs", "3"), ("nowhere.yaml",), ("digits_vit", "--device", "mps")],
+    ids=["flag", "file", "device"],
+)
+def test_what_is_refused_before_they_meet_is_said_once(words: tuple[str, ...]) -> None:
+    ended = start_torchrun(*words)[0].wait()
+    assert ended.code == 1, ended
+    assert ended.err.count("error: ") == 1
+    assert ended.err.count("to do: ") == 1
 
 
 def test_a_batch_that_cannot_be_shared_is_refused(tmp_path: Path) -> None:

@@ -73,7 +73,10 @@ def _dispatch(args: list[str]) -> int:
         kind = "flag" if verb.startswith("-") else "verb"
         known = ("--help", "--version", "--debug") if kind == "flag" else VERBS
         fix = did_you_mean(verb, known) or f"verbs: {', '.join(VERBS)}"
-        raise UsageError(f"unknown {kind} '{verb}'", where="vitscope", fix=fix)
+        from vitscope.core.one_voice import in_one_voice
+
+        with in_one_voice():
+            raise UsageError(f"unknown {kind} '{verb}'", where="vitscope", fix=fix)
     try:
         return import_module(f"vitscope.cli.{verb}").run(args[1:])
     except SystemExit as leaving:  # the verb's help was shown

@@ -15,6 +15,7 @@ from vitscope.cli.train_flags import PROG, TrainCommand, is_yaml, names_data, re
 from vitscope.core.config import to_dict
 from vitscope.core.environment import process_place
 from vitscope.core.errors import EXIT_DONE, UsageError, expected
+from vitscope.core.one_voice import in_one_voice
 from vitscope.core.run_folder import RunFolder
 from vitscope.core.run_layout import CONFIG, is_run_folder
 from vitscope.core.run_view import read_run
@@ -35,13 +36,14 @@ ONCE = ("--resume", "--overwrite", "--json", "--monitor")
 
 
 def run(args: Sequence[str]) -> int:
-    command, settings = read_command(args)
-    if command.list:
-        _list(command)
-        return EXIT_DONE
-    if command.print_config or "--help" in settings:
-        _print_config(command, resolve(command, settings, _start(command, settings)))
-        return EXIT_DONE
+    with in_one_voice():
+        command, settings = read_command(args)
+        if command.list:
+            _list(command)
+            return EXIT_DONE
+        if command.print_config or "--help" in settings:
+            _print_config(command, resolve(command, settings, _start(command, settings)))
+            return EXIT_DONE
 
     from vitscope.train.signals import StopFlag
 
@@ -49,11 +51,12 @@ def run(args: Sequence[str]) -> int:
     rank, _, world = process_place()
     with StopFlag() as stop:
         stop.stays_deaf = world > 1
-        if command.resume_from is not None:
-            RunFolder.open(command.out or "")  # a new folder would be begun at step 0, whatever was asked for
-        config = resolve(command, settings, _start(command, settings))
-        if not command.resumes:
-            refuse_means_of_no_picture(config, prog=PROG)
+        with in_one_voice(lambda: bool(stop)):
+            if command.resume_from is not None:
+                RunFolder.open(command.out or "")  # a new folder would be begun at step 0, whatever was asked for
+            config = resolve(command, settings, _start(command, settings))
+            if not command.resumes:
+                refuse_means_of_no_picture(config, prog=PROG)
         from vitscope.doctor.monitor import Monitor
         from vitscope.train.fit import fit
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from vitscope.core.errors import EXIT_DONE, EXIT_FAILED, DivergedError
 from vitscope.core.folder_lock import FolderLock
+from vitscope.core.one_voice import in_one_voice
 from vitscope.core.read_only_folder import ReadOnlyFolder
 from vitscope.core.run_folder import RunFolder
 from vitscope.core.run_view import read_run
@@ -105,7 +106,8 @@ def fit(
     """
     with contextlib.ExitStack() as stack:
         stop = stack.enter_context(StopFlag()) if stop is None else stop
-        processes = join(config.loop.device, config.loop.parallel)
+        with in_one_voice(lambda: bool(stop)):
+            processes = join(config.loop.device, config.loop.parallel)
         stack.push(lambda _kind, error, _trace: processes.leave(error))
         quiet = quiet or not processes.is_first
         told = Observers([] if quiet else [Voice()])

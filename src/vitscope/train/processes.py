@@ -298,7 +298,6 @@ def join(wish: str, parallel: str = "ddp") -> Processes:
     rank, local_rank, world = process_place()
     if world == 1:
         return Processes(pick_device(wish))
-    # What is refused before they have met is said by each: torchrun may end the others before they can speak.
     kind = pick_device(wish)
     if kind.type == "mps" or kind.index is not None:
         raise UsageError(
