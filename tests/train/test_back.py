@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from train.tiny_runs import differing, network, state_of, tiny
+from train.tiny_runs import VIT, differing, network, state_of, tiny
 from vitscope.core.config import updated
 from vitscope.core.errors import DataError, DivergedError, UsageError, VitscopeError
 from vitscope.core.run_folder import RunFolder
@@ -30,6 +30,7 @@ from vitscope.train.run_log import nothing_left_of_refusals
 from vitscope.train.show.observer import Observer
 from vitscope.train.signals import StopFlag
 from vitscope.train.state import TrainState
+from vitscope.weights.folder import save_model
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 Script = Callable[[list[float]], None]
@@ -329,14 +330,18 @@ def test_it_is_alive_while_its_pictures_are_decoded(tmp_path: Path, monkeypatch:
     assert not any(thread.name == "vitscope-heartbeat" for thread in threading.enumerate())
 
 
+@pytest.mark.parametrize("who", ["weights", "teacher"])
 def test_weights_are_refused_before_pictures_are_prepared_and_leave_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    who: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = tmp_path / "bare.pth"
     torch.save({"patch_embed.proj.weight": torch.zeros(8, 3, 4, 4)}, place)
+    save_model(network(updated(VIT, num_classes=7)), tmp_path / "seven")
+    from_there = {"checkpoint": CheckpointConfig(init_from=str(place))}
+    config = tiny(**(from_there if who == "weights" else {"loss": {"teacher": str(tmp_path / "seven")}}))
     monkeypatch.setattr("vitscope.train.basis.make_loader", lambda *_, **__: pytest.fail("pictures were prepared"))
-    with pytest.raises(VitscopeError, match="the weights do not fit the config"):
-        fit(tiny(checkpoint=CheckpointConfig(init_from=str(place))), out=tmp_path / "run", quiet=True)
+    with pytest.raises(VitscopeError, match=r"the weights do not fit the config|a model of the 4 classes of the data"):
+        fit(config, out=tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()
 
 

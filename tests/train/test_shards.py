@@ -189,6 +189,7 @@ def test_a_penalty_on_weights_nobody_has_is_refused(tmp_path: Path) -> None:
     first, second = go("fsdp", settings, "--out", str(tmp_path / "run"), code=2)
     assert "optim.l1: expected 0 with --loop.parallel fsdp" in first.err
     assert "--loop.parallel ddp" in first.err
+    assert "training pictures" not in first.err, "none were prepared"
     assert second.err == ""
     assert not (tmp_path / "run").exists()
 

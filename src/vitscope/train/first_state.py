@@ -7,7 +7,6 @@ from collections.abc import Callable
 import numpy as np
 from torch import nn
 
-from vitscope.core.errors import ConfigError, expected
 from vitscope.core.seed import derive_seed, seed_everything
 from vitscope.models.model import VisionModel
 from vitscope.train.basis import Basis
@@ -47,19 +46,38 @@ def make_model(basis: Basis, say: Say, *, resumes: bool = False) -> VisionModel:
     return model
 
 
+def make_teacher(basis: Basis) -> Teacher | None:
+    config, dataset = basis.config, basis.dataset
+    if config.loss.teacher is None:
+        return None
+    return Teacher.load(
+        config.loss.teacher,
+        student_preprocess=basis.preprocess,
+        num_classes=dataset.num_classes,
+        device=basis.device,
+        labels=list(dataset.class_names),
+    )
+
+
 def make_state(
-    basis: Basis, steps_per_epoch: int, say: Say, *, resumes: bool = False, model: VisionModel | None = None
+    basis: Basis,
+    steps_per_epoch: int,
+    say: Say,
+    *,
+    resumes: bool = False,
+    model: VisionModel | None = None,
+    teacher: Teacher | None = None,
 ) -> tuple[TrainState, Objective]:
-    """The model (made here where none is given), what moves it, and what it is moved by."""
+    """The model, what moves it, and what it is moved by. Model and teacher are made here where they are not given."""
     config, device = basis.config, basis.device
     model = make_model(basis, say, resumes=resumes) if model is None else model
+    teacher = make_teacher(basis) if teacher is None else teacher
     if config.precision.grad_checkpointing:
         model.set_grad_checkpointing()
     frozen = freeze(model, config.optim.freeze)
     training_mode(model)
     if frozen:
         say(f"{len(frozen)} tensors of parameters stay as they are (optim.freeze)")
-    _refuse_in_shards(basis)
     basis.processes.place(model, device)
     optimizer = Optimizer(model, config.optim, lr=config.lr)
     say(optimizer.describe())
@@ -75,10 +93,10 @@ def make_state(
         ledger_rows=1 if device.type == "cpu" else config.loop.log_every,
         processes=basis.processes,
     )
-    if config.loss.teacher is not None:
+    if teacher is not None:
         how = f"{config.loss.distill}, a share of {config.loss.distill_share:g} of the loss"
         say(f"teacher: {config.loss.teacher} ({how})")
-    return state, _objective(basis, state)
+    return state, _objective(basis, state, teacher)
 
 
 def training_mode(model: nn.Module) -> None:
@@ -90,32 +108,13 @@ def training_mode(model: nn.Module) -> None:
             module.eval()
 
 
-def _refuse_in_shards(basis: Basis) -> None:
-    """What needs whole weights in every step."""
-    l1 = basis.config.optim.l1
-    if basis.processes.is_sharded and l1:
-        raise ConfigError(
-            expected("optim.l1", "0 with --loop.parallel fsdp, where no process has the weights to add up", l1),
-            fix="--loop.parallel ddp, or leave the penalty out: --optim.l1 0",
-        )
-
-
-def _objective(basis: Basis, state: TrainState) -> Objective:
+def _objective(basis: Basis, state: TrainState, teacher: Teacher | None) -> Objective:
     config, dataset = basis.config, basis.dataset
     weights = None
     if config.loss.class_balance:
         labels = dataset.source.labels[dataset.splits["train"]]
         counts = np.bincount(labels, minlength=dataset.num_classes)
         weights = class_weights(counts, config.loss.class_balance).to(basis.device)
-    teacher = None
-    if config.loss.teacher is not None:
-        teacher = Teacher.load(
-            config.loss.teacher,
-            student_preprocess=basis.preprocess,
-            num_classes=dataset.num_classes,
-            device=basis.device,
-            labels=list(dataset.class_names),
-        )
     return Objective(
         state.model,
         config.loss,

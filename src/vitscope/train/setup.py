@@ -20,7 +20,7 @@ from vitscope.train.checkpoints.store import CheckpointError, Checkpoints
 from vitscope.train.course import Course
 from vitscope.train.ema import Ema
 from vitscope.train.evaluate import Evaluation, evaluate
-from vitscope.train.first_state import make_model, make_state
+from vitscope.train.first_state import make_model, make_state, make_teacher
 from vitscope.train.launch import Launcher
 from vitscope.train.left_out import pass_on, recorder
 from vitscope.train.loop import is_asked_to_stop
@@ -51,7 +51,9 @@ def set_up(
     """Everything that takes part, at step 0. The loaders are the work's to close; where it is not made, they are
     closed here."""
     config, processes = basis.config, basis.processes
-    model = make_model(basis, say, resumes=resumes)  # first: weights that are refused need no pictures prepared
+    # First what may be refused: that needs no pictures prepared.
+    _refuse_in_shards(basis)
+    model, teacher = make_model(basis, say, resumes=resumes), make_teacher(basis)
     left_out = recorder(run, say)
     on_bad = left_out if processes.is_first else partial(pass_on, processes)
     with contextlib.ExitStack() as on_failure:
@@ -66,7 +68,7 @@ def set_up(
             )
             for sentence in (*said_of_pictures(basis.dataset, basis.preprocess), *updates):
                 say(sentence)
-        state, objective = make_state(basis, train_loader.num_batches, say, model=model)
+        state, objective = make_state(basis, train_loader.num_batches, say, model=model, teacher=teacher)
         ema = Ema(state.model, config.loop.ema_decay, warmup=config.loop.ema_warmup) if config.loop.ema_decay else None
         hooks: list[AfterStep] = [*after, *([ema] if ema is not None else [])]
         refuse_nameless(hooks)
@@ -186,6 +188,16 @@ def _said_of_launch(basis: Basis) -> list[str]:
     elif config.loop.parallel == "fsdp":
         said.append("loop.parallel 'fsdp' is for several processes: this one is alone and holds everything")
     return said
+
+
+def _refuse_in_shards(basis: Basis) -> None:
+    """What needs whole weights in every step."""
+    l1 = basis.config.optim.l1
+    if basis.processes.is_sharded and l1:
+        raise ConfigError(
+            expected("optim.l1", "0 with --loop.parallel fsdp, where no process has the weights to add up", l1),
+            fix="--loop.parallel ddp, or leave the penalty out: --optim.l1 0",
+        )
 
 
 def refuse_nameless(hooks: Sequence[AfterStep]) -> None:
