@@ -47,15 +47,11 @@ def changes(old: TrainConfig, new: TrainConfig) -> list[str]:
     """`key: old -> new` for each setting that differs. Refuses those a run cannot go on with."""
     found = list(_differences(to_dict(old), to_dict(new)))
     for key, before, after in found:
-        if key.startswith(STRUCTURAL):
+        begins_or_ends = key == "optim.momentum" and new.optim.name == "sgd" and 0.0 in (before, after)
+        if begins_or_ends or key.startswith(STRUCTURAL):
             raise ConfigError(
-                f"{key} cannot change within a run: it is {before!r}, received {after!r}",
-                where="--resume",
-                fix=f"leave it at {before!r}, or start a new run with another --out (its weights: --from RUN)",
-            )
-        if key == "optim.momentum" and new.optim.name == "sgd" and 0.0 in (before, after):
-            raise ConfigError(
-                f"{key} cannot begin or end within a run: it is {before!r}, received {after!r}",
+                f"{key} cannot {'begin or end' if begins_or_ends else 'change'} within a run: it is {before!r}, "
+                f"received {after!r}",
                 where="--resume",
                 fix=f"leave it at {before!r}, or start a new run with another --out (its weights: --from RUN)",
             )

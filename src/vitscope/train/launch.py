@@ -160,11 +160,11 @@ class Launcher:
                     if is_out_of_memory(error) and not self.state.processes.can_try_again:
                         raise self._too_many_at_once() from error
                     raise
-                remedy, reason = is_out_of_memory(error), _in_a_line(error)
+                is_full, reason = is_out_of_memory(error), _in_a_line(error)
                 cannot_compile = _is_about_compiling(error)
             # Only here are the frames gone that held the failed step's memory.
             self._forget()
-            if remedy:
+            if is_full:
                 self._halve(reason)
             else:
                 self._launch_plainly(reason, cannot_compile=cannot_compile)
