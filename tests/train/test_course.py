@@ -90,6 +90,7 @@ def test_another_kind_of_course_is_refused(change: dict[str, Any]) -> None:
         else:
             data[key] = value
     course = Course(epoch=3)
-    with pytest.raises(VitscopeError, match="the course of a checkpoint"):
+    with pytest.raises(VitscopeError, match="the course of a checkpoint") as refused:
         course.load(data)
+    assert "--from RUN" in str(refused.value.fix)
     assert course == Course(epoch=3)

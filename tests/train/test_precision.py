@@ -72,8 +72,9 @@ def test_where_bf16_on_a_cpu_is_proposed(
 
 
 def test_fp16_is_refused_on_mps() -> None:
-    with pytest.raises(ConfigError, match=r"precision\.dtype: expected fp32 or bf16 on mps"):
+    with pytest.raises(ConfigError, match=r"precision\.dtype: expected fp32 or bf16 on mps") as refused:
         choose_dtype(PrecisionConfig(dtype="fp16"), torch.device("mps"))
+    assert refused.value.fix == "--precision.dtype bf16"
 
 
 @pytest.mark.parametrize("dtype", [None, torch.bfloat16])

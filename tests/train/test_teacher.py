@@ -132,5 +132,6 @@ def test_a_teacher_of_other_classes_is_refused(tmp_path: Path) -> None:
 def test_channels_that_are_no_pictures_are_refused(tmp_path: Path) -> None:
     torch.manual_seed(0)
     save_model(build_model(CNNConfig(img_size=16, in_chans=2, num_classes=4, widths=(4,))), tmp_path / "model")
-    with pytest.raises(ConfigError, match="3 channels, received 2"):
+    with pytest.raises(ConfigError, match="3 channels, received 2") as refused:
         Teacher.load(tmp_path / "model", student_preprocess=HALF, num_classes=4)
+    assert "a teacher that reads 3" in str(refused.value.fix)

@@ -111,6 +111,9 @@ class Course:
         """Take another course's place."""
         names = {field.name for field in dataclasses.fields(self)}
         if set(data) != names:
-            raise VitscopeError(expected("the course of a checkpoint", sorted(names), sorted(data)))
+            raise VitscopeError(
+                expected("the course of a checkpoint", sorted(names), sorted(data)),
+                fix="continue with the vitscope that wrote it, or begin a new run with its weights: --from RUN",
+            )
         for name, value in data.items():
             setattr(self, name, value)

@@ -31,7 +31,7 @@ def choose_dtype(config: PrecisionConfig, device: torch.device) -> torch.dtype |
     if config.dtype == "auto":
         return torch.bfloat16 if device.type == "cuda" and _has_bf16(device) else None
     if config.dtype == "fp16" and device.type == "mps":
-        raise ConfigError(expected("precision.dtype", "fp32 or bf16 on mps", "'fp16'"))
+        raise ConfigError(expected("precision.dtype", "fp32 or bf16 on mps", "'fp16'"), fix="--precision.dtype bf16")
     return None if config.dtype == "fp32" else TORCH_DTYPES[config.dtype]
 
 

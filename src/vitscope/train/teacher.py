@@ -67,7 +67,11 @@ class Teacher:
         order = _order(model.labels, labels, where=str(source))
         own, given = model.config.in_chans, student_preprocess.in_chans
         if own != given and {own, given} != {1, 3}:
-            raise ConfigError(expected("loss.teacher", f"a model that reads {given} channels", own), where=str(source))
+            raise ConfigError(
+                expected("loss.teacher", f"a model that reads {given} channels", own),
+                where=str(source),
+                fix=f"take a teacher that reads {given}, or 1 where the student reads 3, and the other way round",
+            )
         return cls(model.to(device), student_preprocess=student_preprocess, order=order)
 
     @torch.no_grad()

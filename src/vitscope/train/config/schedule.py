@@ -64,5 +64,5 @@ class ScheduleConfig:
                 f"schedule.{name}",
                 f"at most the learning rate, {lr:g}",
                 f"{getattr(self, name):g}",
-                fix=f"--schedule.{name} {lr / 100:g}",
+                fix=f"--schedule.{name.replace('_', '-')} {lr / 100:g}",
             )
