@@ -46,6 +46,8 @@ class HeldRun:
     """Of the pool: losses that far apart are of the same pictures."""
     moves: tuple[float, ...] = ()
     """By what share of their length a step changed the weight matrices, all together, once the rate was held."""
+    seconds: float = 0.0
+    """Of the processor, by its threads."""
 
     @property
     def passes(self) -> list[float]:
@@ -172,13 +174,14 @@ def hold(
         matrices = [one for name, one in patient.model.named_parameters() if one.ndim > 1 and name in trainer.moved]
         losses: list[float] = []
         moves: list[float] = []
-        run = HeldRun(top, (math.nan,), len(pool))
+        run, began = HeldRun(top, (math.nan,), len(pool)), time.process_time()
         for step, (images, labels) in zip(range(steps), _again(pool), strict=False):
             trainer.hold_lr(top * min(1.0, (step + 1) / (rise + 1)))
             before = [one.detach().clone() for one in matrices] if step >= rise else []
             losses.append(loss_of_step(patient, trainer, images, labels))
             moves += [_move(before, matrices)] if before else []
-            run = HeldRun(top, tuple(losses), len(pool), tuple(moves))
+            seconds = (time.process_time() - began) / torch.get_num_threads()
+            run = HeldRun(top, tuple(losses), len(pool), tuple(moves), seconds)
             if run.is_lost or (is_enough is not None and len(losses) % len(pool) == 0 and is_enough(run)):
                 break
         if at_end is not None:

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import itertools
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
-
-import torch
 
 from vitscope.doctor.as_it_came import as_it_came
 from vitscope.doctor.experiments.held import HeldRun, hold, is_plain, loss_of_step, own_run, pool_of, trainer_of
@@ -122,7 +119,7 @@ def find_edge(test: LrTest, patient: Patient) -> None:
     """Go down from the patient's rate by tens to one that is good; halve the way between them; propose less."""
     if test.edge is not None:
         return
-    own, began = test.runs[test.own], time.process_time()
+    own = test.runs[test.own]
     good, tried = test.own, 0
     while tried < 3 and good > test.own * LOWEST_LR_RATIO:
         good /= 10
@@ -134,7 +131,7 @@ def find_edge(test: LrTest, patient: Patient) -> None:
         return
     bad = good * 10
     while bad / good > LR_EDGE_RATIO:
-        if patient.is_quick and time.process_time() - began > QUICK_EDGE_SECONDS * torch.get_num_threads():
+        if patient.is_quick and sum(run.seconds for run in test.runs.values()) > QUICK_EDGE_SECONDS:
             test.edge, test.proposal = math.sqrt(bad * good), good
             return
         between = math.sqrt(bad * good)

@@ -86,10 +86,10 @@ LR_EDGE_RATIO = 3.5
 """The edge is known well enough within this factor."""
 MARGIN_BELOW_EDGE = 2.0
 """What is proposed lies below the edge by this factor."""
-QUICK_EDGE_SECONDS = 4.0
-"""Of the processor, in a quick examination, until the way between a good rate and a bad one ten times as high is no
-longer halved: the middle of the two is then called the edge, which is off by a factor of 3 at most, and the good one is
-proposed."""
+QUICK_EDGE_SECONDS = 6.0
+"""Of all runs of the lr test in a quick examination, until the way between a good rate and a bad one ten times as high
+is no longer halved: the middle of the two is then called the edge, which is off by a factor of 3 at most, and the good
+one is proposed. A run of vit_tiny takes 4 to 6 s on two cores, and there are two before the first halving."""
 LOOK_ABOVE_SECONDS = 5.0
 """Where a run takes longer than this, the edge above a rate that is well is not looked for."""
 FRESH_STEPS, FRESH_SECONDS = 60, 12.0
