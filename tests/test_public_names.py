@@ -79,3 +79,18 @@ def test_building_a_model_brings_no_pictures_and_no_extras() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+def test_asking_a_model_brings_neither_transforms_nor_a_compiler() -> None:
+    """torchvision and torch's compiler, which it imports, take as long as torch itself."""
+    code = (
+        "import sys, numpy, vitscope\n"
+        "from vitscope.data.loaders.choose import make_loader\n"
+        "model = vitscope.create_model('vit_tiny', depth=1)\n"
+        "vitscope.Predictor(model, device='cpu').classify([numpy.zeros((40, 50, 3), 'uint8')])\n"
+        "pictures = vitscope.open_dataset('shapes:size=32,count=100')\n"
+        "next(iter(make_loader(pictures, 'val', preprocess=32).epoch(0)))\n"
+        "print(*sorted({'torchvision', 'torch._dynamo', 'sklearn', 'matplotlib'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""

@@ -48,6 +48,17 @@ def test_each_channel_has_its_own_mean_and_std() -> None:
     assert torch.allclose(tensor, wanted[:, None, None].expand(3, 4, 4), atol=1e-6)
 
 
+@pytest.mark.parametrize("mode", ["RGB", "L"])
+def test_every_level_becomes_torchvisions_number_to_the_last_bit(mode: str) -> None:
+    source = Image.fromarray(np.arange(256, dtype=np.uint8).reshape(8, 32)).convert(mode)
+    channels = len(source.getbands())
+    mean, std = (0.485, 0.456, 0.406)[:channels], (0.229, 0.224, 0.225)[:channels]
+    config = PreprocessConfig(img_size=(8, 32), in_chans=channels, mean=mean, std=std)
+    to_float = v2.ToDtype(torch.float32, scale=True)
+    theirs = v2.Compose([v2.PILToTensor(), to_float, v2.Normalize(list(mean), list(std))])(source)
+    assert torch.equal(preprocess(source, config), theirs)
+
+
 def test_a_picture_of_the_right_size_is_not_resampled() -> None:
     source = picture(6, 4)
     tensor = preprocess(source, half_normalised((4, 6), 3))

@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
+import torch
 from PIL.Image import Resampling
 from torch import Tensor
-from torchvision.transforms.v2 import functional as T
 
 from vitscope.core.errors import DataError, expected
 from vitscope.data.config import PreprocessConfig
@@ -21,11 +22,8 @@ if TYPE_CHECKING:
 
 
 FILTERS = {"bicubic": Resampling.BICUBIC, "bilinear": Resampling.BILINEAR, "nearest": Resampling.NEAREST}
-TENSOR_FILTERS = {
-    "bicubic": T.InterpolationMode.BICUBIC,
-    "bilinear": T.InterpolationMode.BILINEAR,
-    "nearest": T.InterpolationMode.NEAREST_EXACT,  # plain `nearest` takes other pixels than Pillow's
-}
+TENSOR_FILTERS = {"bicubic": "bicubic", "bilinear": "bilinear", "nearest": "nearest-exact"}
+"""torchvision's words. Plain `nearest` takes other pixels than Pillow's."""
 MOST_WASTE = 64
 """A picture that would be resized to more than this many times the area kept is cut first."""
 
@@ -47,8 +45,12 @@ def _resampled(picture: Image, size: tuple[int, int], config: PreprocessConfig) 
     """The whole picture at (height, width)."""
     if config.resizer == "pillow":
         return picture.resize((size[1], size[0]), FILTERS[config.interpolation])
-    mode = TENSOR_FILTERS[config.interpolation]
-    return T.to_pil_image(T.resize(T.pil_to_tensor(picture), list(size), interpolation=mode, antialias=True))
+    # Only here: what torchvision imports takes as long as torch itself, and most programs resize with Pillow.
+    from torchvision.transforms.v2 import InterpolationMode
+    from torchvision.transforms.v2 import functional as T
+
+    mode = InterpolationMode(TENSOR_FILTERS[config.interpolation])
+    return T.to_pil_image(T.resize(pixels_of(picture), list(size), interpolation=mode, antialias=True))
 
 
 def cut_at(resized: tuple[int, int], config: PreprocessConfig) -> tuple[int, int]:
@@ -80,12 +82,21 @@ def to_pixels(picture: Image, config: PreprocessConfig) -> Tensor:
     """(C, H, W) of uint8: what evaluation shows the model, before it is normalised."""
     if config.in_chans not in (1, 3):
         raise DataError(expected("in_chans", "1 (grey) or 3 (RGB) for pictures", config.in_chans))
-    return T.pil_to_tensor(resize(picture.convert("L" if config.in_chans == 1 else "RGB"), config))
+    return pixels_of(resize(picture.convert("L" if config.in_chans == 1 else "RGB"), config))
+
+
+def pixels_of(picture: Image) -> Tensor:
+    """(C, H, W) of uint8, grey or RGB, as they are."""
+    pixels = torch.from_numpy(np.array(picture))
+    return pixels.view(picture.height, picture.width, -1).permute(2, 0, 1)
 
 
 def normalise(pixels: Tensor, config: PreprocessConfig) -> Tensor:
     """(..., C, H, W) of uint8 as float32 by the settings' mean and std."""
-    return T.normalize(T.to_dtype(pixels, scale=True), list(config.mean), list(config.std))
+    mean, std = (
+        torch.tensor(of_channels, device=pixels.device).view(-1, 1, 1) for of_channels in (config.mean, config.std)
+    )
+    return pixels.to(torch.float32).mul_(1 / 255).sub_(mean).div_(std)  # in this order, for torchvision's last bit
 
 
 def preprocess(picture: Image, config: PreprocessConfig) -> Tensor:
