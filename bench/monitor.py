@@ -1,4 +1,4 @@
-"""What the gradient monitor costs: epochs of the training loop with it and without it, in turns, in one run.
+"""What the gradient monitor costs: rounds of the training loop with it and without it, in turns, in one run.
 
     python bench/monitor.py --device cuda --batch 1024 --batches 400       # vit_tiny, as in docs/benchmarks.md
     python bench/monitor.py --device cpu                                   # minutes
@@ -34,9 +34,12 @@ from vitscope.train.show.observer import Observer
 from vitscope.train.signals import StopFlag
 from vitscope.train.work import Work
 
+EPOCH_BATCHES = 20
+"""Of an epoch at most: a round is several of them, and only so many pictures need be made."""
+
 
 def settings(wish: argparse.Namespace) -> TrainConfig:
-    batches, batch = (12, 8) if wish.quick else (wish.batches, wish.batch)
+    batches, batch = (12, 8) if wish.quick else (min(wish.batches, EPOCH_BATCHES), wish.batch)
     model = named_model(wish.model)
     if wish.quick:
         model = model.changed(depth=1)
@@ -59,20 +62,21 @@ def made(config: TrainConfig, place: Path, monitor: Monitor | None) -> Work:
     return set_up(basis, run, observers=Observer(), after=(), between=watched, stop=StopFlag(), say=say)
 
 
-def epoch_seconds(work: Work) -> float:
-    """The loop's steps of an epoch, as `train` takes them."""
+def round_seconds(work: Work, epochs: int) -> float:
+    """The loop's steps of so many epochs, as `train` takes them."""
     _wait(work.state.device)
     began = time.perf_counter()
     work.clock = began
-    for batch in work.launcher.epoch(work.course.epoch, 0):
-        note_step(work, batch)
-        for onlooker in work.between:
-            onlooker.see(work)
-        if len(work.steps_unread) >= look_every(work):
-            look(work)
-    look(work)
+    for _ in range(epochs):
+        for batch in work.launcher.epoch(work.course.epoch, 0):
+            note_step(work, batch)
+            for onlooker in work.between:
+                onlooker.see(work)
+            if len(work.steps_unread) >= look_every(work):
+                look(work)
+        look(work)
+        work.course.next_epoch()
     _wait(work.state.device)
-    work.course.next_epoch()
     return time.perf_counter() - began
 
 
@@ -82,7 +86,7 @@ def main() -> None:
     parser.add_argument("--model", default="vit_tiny")
     parser.add_argument("--launch", default="auto")
     parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--batches", type=int, default=40, help="steps in a round")
+    parser.add_argument("--batches", type=int, default=40, help="steps in a round, about")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--quick", action="store_true", help="tiny sizes: does the script work?")
     parser.add_argument("--json", type=Path)
@@ -91,15 +95,16 @@ def main() -> None:
     config, monitor = settings(wish), Monitor()
     with TemporaryDirectory() as folder, using_precision(config.precision):
         works = [made(config, Path(folder) / "watched", monitor), made(config, Path(folder) / "alone", None)]
+        epochs = max(1, round(wish.batches / works[0].steps_per_epoch)) if not wish.quick else 1
         seconds: list[list[float]] = [[], []]
         for turn in range(rounds + 1):
             for which in (0, 1) if turn % 2 else (1, 0):
-                seconds[which].append(epoch_seconds(works[which]))
+                seconds[which].append(round_seconds(works[which], epochs))
         launches = [as_asked(work.launcher, work.launcher.launch)["launch"] for work in works]
     watched, alone = seconds[0][1:], seconds[1][1:]  # the first round warms up
     ratio = paired_ratio(watched, alone)  # of seconds: what the watched one takes more
     row = {"watched": watched, "alone": alone, "looks": len(monitor.rows), "launch": launches}
-    steps = works[0].steps_per_epoch
+    steps = works[0].steps_per_epoch * epochs
     text = (
         "| model | batch | launch | alone, ms a step | watched, ms a step | watched / alone (quartiles) | looks |\n"
         "|---|---:|---|---:|---:|---:|---:|\n"
