@@ -52,7 +52,7 @@ def test_a_damaged_entry_is_thrown_away(damage: str, caplog: pytest.LogCaptureFi
     elif damage == "cut":
         data.write_bytes(b"pict")
     elif damage == "gone":
-        (folder / "meta.json").write_text('{"files": {"other.bin": "00"}}')
+        (folder / "meta.json").write_text('{"crc32": {"other.bin": 0}}')
     else:
         (folder / "meta.json").write_text("{")
     assert cache.find("pictures", "abc") is None

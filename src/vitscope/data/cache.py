@@ -15,7 +15,8 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+import zlib
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,10 @@ def hash_of_files(paths: Sequence[Path], *, salt: str = "") -> str:
     """Of names and contents."""
     digest = hashlib.blake2b(salt.encode(), digest_size=16)
     for path in paths:
-        digest.update(b"\0" + os.fsencode(path.name) + b"\0" + bytes.fromhex(_checksum(path)))
+        content = hashlib.blake2b(digest_size=16)
+        for chunk in _chunks(path):
+            content.update(chunk)
+        digest.update(b"\0" + os.fsencode(path.name) + b"\0" + content.digest())
     return digest.hexdigest()
 
 
@@ -53,7 +57,7 @@ def find(kind: str, key: str) -> tuple[Path, dict[str, Any]] | None:
     meta: dict[str, Any] = {}
     try:
         meta = json.loads((folder / META).read_text(encoding="utf-8"))
-        whole = all(_checksum(folder / name) == checksum for name, checksum in meta["files"].items())
+        whole = all(_crc32(folder / name) == crc for name, crc in meta["crc32"].items())
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         whole = False
     if not whole:
@@ -94,8 +98,8 @@ class Writing:
 
     def finish(self, **about: Any) -> Path:
         """Make it visible, in one step. Another process may have been quicker: then its entry counts."""
-        files = {path.name: _checksum(path) for path in sorted(self.folder.iterdir())}
-        write_json(self.folder / META, {**about, "files": files})
+        sums = {path.name: _crc32(path) for path in sorted(self.folder.iterdir())}
+        write_json(self.folder / META, {**about, "crc32": sums})
         place = self.home / self.key
         try:
             self.folder.rename(place)
@@ -134,13 +138,14 @@ def _make_room(root: Path, spare: Path) -> None:
             total -= size
 
 
-def _checksum(path: Path) -> str:
-    digest = hashlib.blake2b(digest_size=16)
+def _crc32(path: Path) -> int:
+    """Ours alone writes entries, so what is asked is whether a disk has kept them: several times as fast as a hash."""
+    found = 0
+    for chunk in _chunks(path):
+        found = zlib.crc32(chunk, found)
+    return found
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
-        for chunk in _chunks(file):
-            digest.update(chunk)
-    return digest.hexdigest()
-
-
-def _chunks(file: Any) -> Iterable[bytes]:
-    return iter(lambda: file.read(_CHUNK), b"")
+        yield from iter(lambda: file.read(_CHUNK), b"")
