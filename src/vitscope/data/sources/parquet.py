@@ -54,7 +54,7 @@ class ParquetFiles(Source):
         raw = [_opened(path).read(columns=[label_column]).column(0) for path in self.files]
         for path, column in zip(self.files, raw, strict=True):
             _refuse_missing(path, label_column, column)
-        labels, class_names, notes = _numbered(np.concatenate([column.to_numpy() for column in raw]), names)
+        labels, class_names, notes = _numbered(np.concatenate([_as_array(column) for column in raw]), names)
         self._groups, self._bounds = _groups(self.files)
         self._firsts = np.array([group.first for group in self._groups], dtype=np.int64)
         parts, left_out = _parts(self.files, self._bounds, labels)
@@ -239,6 +239,13 @@ def _refuse_missing(path: Path, column: str, values: pa.ChunkedArray) -> None:
             f"{values.null_count:,} rows have no label", where=f"{path}, column {column}, first in row {row}",
             fix="give them labels, or take the rows out",
         )  # fmt: skip
+
+
+def _as_array(column: pa.ChunkedArray) -> np.ndarray:
+    """Of whole numbers without pyarrow's `to_numpy`, which imports pandas where there is one."""
+    if not pa.types.is_integer(column.type) or column.null_count or not len(column):
+        return column.to_numpy()
+    return np.concatenate([np.from_dlpack(chunk) for chunk in column.chunks if len(chunk)])
 
 
 def _numbered(values: np.ndarray, names: list[str] | None) -> tuple[np.ndarray, tuple[str, ...], list[str]]:
