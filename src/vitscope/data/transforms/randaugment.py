@@ -14,7 +14,7 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torchvision.transforms.v2 import functional as T
+from torch.nn import functional as F
 
 from vitscope.data.draws import integers
 from vitscope.data.transforms.colour import blend, grey, mean_grey
@@ -171,25 +171,41 @@ def _strength(name: str, magnitude: int, img_size: tuple[int, int]) -> float:
 
 def _moved(numbers: Tensor, name: str, strength: float) -> Tensor:
     """What torchvision makes of a picture whose pixels are numbered from 1; 0 is what came from outside."""
-    if name == "Rotate":
-        return T.rotate(numbers, strength)
-    if name.startswith("Translate"):
-        pixels = float(int(strength))
-        shift = [pixels, 0.0] if name == "TranslateX" else [0.0, pixels]
-        return T.affine(numbers, angle=0.0, translate=shift, scale=1.0, shear=[0.0, 0.0])
-    slant = math.degrees(math.atan(strength))
-    shear = [slant, 0.0] if name == "ShearX" else [0.0, slant]
-    return T.affine(numbers, angle=0.0, translate=[0, 0], scale=1.0, shear=shear, center=[0, 0])
+    height, width = numbers.shape[-2:]
+    # Counted as torchvision does, for its last bit: from the middle, in half a picture's width and height.
+    x = torch.linspace((1.0 - width) * 0.5, (width - 1.0) * 0.5, width).expand(height, width)
+    y = torch.linspace((1.0 - height) * 0.5, (height - 1.0) * 0.5, height)[:, None].expand(height, width)
+    places = torch.stack((x, y, torch.ones_like(x)), dim=-1).view(1, -1, 3)
+    theta = torch.tensor(_source_of(name, strength, height, width)).t().div(torch.tensor([0.5 * width, 0.5 * height]))
+    grid = places.bmm(theta[None]).view(1, height, width, 2)
+    return F.grid_sample(numbers[None], grid, mode="nearest", padding_mode="zeros", align_corners=False)[0]
+
+
+def _source_of(name: str, strength: float, height: int, width: int) -> list[list[float]]:
+    """Where the pixel at (x, y, 1), counted from the middle, comes from: rows for x and for y."""
+    match name:
+        case "Rotate":
+            turn = math.radians(-(strength % 360))
+            return [[math.cos(turn), math.sin(turn), 0.0], [-math.sin(turn), math.cos(turn), 0.0]]
+        case "TranslateX":
+            return [[1.0, 0.0, -float(int(strength))], [0.0, 1.0, 0.0]]
+        case "TranslateY":
+            return [[1.0, 0.0, 0.0], [0.0, 1.0, -float(int(strength))]]
+    # A shear leaves the upper left corner where it is.
+    slant = math.tan(math.radians(math.degrees(math.atan(strength))))
+    if name == "ShearX":
+        return [[1.0, slant, slant * height * 0.5], [0.0, 1.0, 0.0]]
+    return [[1.0, 0.0, 0.0], [slant, 1.0, slant * width * 0.5]]
 
 
 def _mapped(name: str, strength: float) -> Tensor:
-    """(L,) uint8: what torchvision makes of a picture that holds every level once."""
-    levels = torch.arange(LEVELS, dtype=torch.uint8).view(1, 1, LEVELS)
+    """(L,) uint8: what becomes of every level."""
+    levels = torch.arange(LEVELS)
     match name:
         case "Brightness":
-            levels = T.adjust_brightness(levels, 1 + strength)
+            levels = (levels * (1 + strength)).clamp(0, LEVELS - 1)
         case "Posterize":
-            levels = T.posterize(levels, int(strength))
+            levels = levels & -int(2 ** (8 - int(strength)))
         case "Solarize":
-            levels = T.solarize(levels, 255 * strength)
-    return levels.view(LEVELS)
+            levels = torch.where(levels >= 255 * strength, LEVELS - 1 - levels, levels)
+    return levels.to(torch.uint8)
