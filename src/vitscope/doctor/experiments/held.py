@@ -228,9 +228,13 @@ def _unlikely(patient: Patient, pool: Sequence[Pair]) -> float:
 
 @torch.no_grad()
 def _move(before: Sequence[torch.Tensor], after: Sequence[torch.Tensor]) -> float:
-    length = sum(float(one.double().square().sum()) for one in before)
-    changed = sum(float((new - old).double().square().sum()) for old, new in zip(before, after, strict=True))
-    return math.sqrt(changed / length) if length > 0 else math.nan
+    length, changed = _length(before), _length([new - old for old, new in zip(before, after, strict=True)])
+    return changed / length if length > 0 else math.nan
+
+
+def _length(tensors: Sequence[torch.Tensor]) -> float:
+    """Of all together, in double precision; the device is waited for once."""
+    return float(torch.stack([torch.linalg.vector_norm(one, dtype=torch.float64) for one in tensors]).norm())
 
 
 def _again(pool: Sequence[Pair]) -> Iterator[Pair]:
