@@ -2,30 +2,42 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-from vitscope.data.sources.source import Stored
+from vitscope.data.sources.source import Stored, size_bytes
 
 CHUNK_PICTURES = 128
 """Pictures a thread is given at a time: one by one the hand-over would cost as much as the work."""
 CHUNK_BYTES = 8_000_000
 """Or fewer, where they are large."""
+SMALL_BYTES, SMALL_PIXELS = 4_500, 96 * 96 * 3
+"""Pictures up to this mean size, encoded and as plain pixels, are worked on without threads, which would only wait for
+Python's lock. JPEGs of 32, 64, 96, 128 and 160 pixels, two threads on two cores beside one: 0.75, 0.79, 0.92, 1.66 and
+1.23 times as fast."""
 Scanned = tuple[int, Stored | Exception]
 Result = TypeVar("Result")
 
 
 def in_threads(work: Callable[[Scanned], Result], scanned: Iterable[Scanned], threads: int) -> Iterator[Result]:
-    """`work` of each picture of a scan, in its order; no more than two chunks per thread wait at a time."""
+    """`work` of each picture of a scan, in its order; no more than two chunks per thread wait at a time. Whether
+    threads are of use the first chunk tells."""
 
     def work_on(chunk: list[Scanned]) -> list[Result]:
         return [work(picture) for picture in chunk]
 
+    chunks = _chunks(scanned)
+    first = next(chunks, [])
+    if threads == 1 or _are_small(first):
+        for chunk in itertools.chain((first,), chunks):
+            yield from work_on(chunk)
+        return
     with ThreadPoolExecutor(threads) as pool:
         waiting: deque[Future[list[Result]]] = deque()
-        for chunk in _chunks(scanned):
+        for chunk in itertools.chain((first,), chunks):
             waiting.append(pool.submit(work_on, chunk))
             if len(waiting) > 2 * threads:
                 yield from waiting.popleft().result()
@@ -33,14 +45,24 @@ def in_threads(work: Callable[[Scanned], Result], scanned: Iterable[Scanned], th
             yield from waiting.popleft().result()
 
 
+def _are_small(chunk: list[Scanned]) -> bool:
+    """By those that could be read."""
+    shares = [
+        size_bytes(content) / (SMALL_BYTES if isinstance(content, bytes) else SMALL_PIXELS)
+        for _, content in chunk
+        if not isinstance(content, Exception)
+    ]
+    return sum(shares) <= len(shares)
+
+
 def _chunks(scanned: Iterable[Scanned]) -> Iterator[list[Scanned]]:
     chunk: list[Scanned] = []
-    size_bytes = 0
+    total = 0
     for index, content in scanned:
         chunk.append((index, content))
-        size_bytes += len(content) if isinstance(content, bytes) else getattr(content, "nbytes", 0)
-        if len(chunk) >= CHUNK_PICTURES or size_bytes >= CHUNK_BYTES:
+        total += size_bytes(content)
+        if len(chunk) >= CHUNK_PICTURES or total >= CHUNK_BYTES:
             yield chunk
-            chunk, size_bytes = [], 0
+            chunk, total = [], 0
     if chunk:
         yield chunk

@@ -23,7 +23,6 @@ from vitscope.data.preprocess import to_pixels
 from vitscope.data.sources.source import Source, Stored
 
 PICTURES = "pictures.npy"
-LARGE_BYTES = 96 * 96 * 3
 PEEKS, PEEKED = 16, 32
 """Places, evenly spread, and pictures in a row at each, that are looked at to learn whether all have one size."""
 ROOM_TO_CROP = 8 / 7
@@ -117,8 +116,8 @@ def load_pictures(
 def decode_all(
     source: Source, storage: Storage, *, progress: Progress | None = None
 ) -> tuple[np.ndarray, list[BadSample], bool]:
-    """Decode every picture once. Large ones in as many threads as there are CPUs: Pillow decodes without Python's lock;
-    with small ones threads only wait for it. Also tells whether some failed for reasons that may pass."""
+    """Decode every picture once, large ones in as many threads as there are CPUs. Also tells whether some failed for
+    reasons that may pass."""
     count = len(source)
     pictures = np.zeros((count, storage.preprocess.in_chans, *storage.size), dtype=np.uint8)
     bad: list[BadSample] = []
@@ -134,8 +133,8 @@ def decode_all(
             return index, error
         return index, None
 
-    threads = usable_cpus() if storage.picture_bytes >= LARGE_BYTES else 1
-    for done, (index, error) in enumerate(in_threads(decode, source.scan(np.arange(count)), threads), start=1):
+    scanned = source.scan(np.arange(count))
+    for done, (index, error) in enumerate(in_threads(decode, scanned, usable_cpus()), start=1):
         if error is not None:
             bad.append(BadSample(index, source.where(index), bad_image(error).what))
             passing = passing or is_passing(error)

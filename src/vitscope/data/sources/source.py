@@ -18,6 +18,13 @@ Stored = bytes | np.ndarray
 """A picture as its source keeps it: an encoded file's bytes, or pixels (H, W) or (H, W, C) of uint8."""
 
 
+def size_bytes(stored: Stored | Exception) -> int:
+    """What a picture, or what came in place of one, takes in memory."""
+    if isinstance(stored, Exception):
+        return 0
+    return len(stored) if isinstance(stored, bytes) else stored.nbytes
+
+
 class SourceLostError(DataError):
     """The pictures as a whole are out of reach: no fault of the one that was asked for."""
 
