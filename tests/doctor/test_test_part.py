@@ -15,6 +15,7 @@ from vitscope.data.config import AugmentConfig, DataConfig
 from vitscope.data.dataset import open_dataset
 from vitscope.doctor.check import Check
 from vitscope.doctor.checks.data.held_back import given_as_test, leak_into_test
+from vitscope.doctor.checks.data.stored import read_part
 from vitscope.doctor.examination import examine
 from vitscope.doctor.finding import Finding, Note, Seen
 from vitscope.doctor.patient import Patient
@@ -37,7 +38,8 @@ def write(folder: Path, part: str, seed: int, *, count: int = 40, suffix: str = 
 
 
 def said(folder: Path) -> Finding | Note | None:
-    found = leak_into_test(open_dataset(str(folder)))
+    dataset = open_dataset(str(folder))
+    found = leak_into_test(read_part(dataset, "train"), read_part(dataset, "test"))
     causes(
         Seen(findings=[found] if isinstance(found, Finding) else [], notes=[found] if isinstance(found, Note) else [])
     )

@@ -31,15 +31,14 @@ FLAT_SHARE = 0.5
 DISTINCT_SHARE = 0.2
 """Distinct pictures among all: five copies of each. Repeated augmentation and balanced sampling show pictures two to
 four times."""
-SURVEYED = 2000
-"""Pictures of a data set of ours that are decoded once more, unvaried, to look for copies: about 1 s of photographs."""
 LEAKED_SHARE = 0.05
 """Of validation pictures that training has too. CIFAR-10 has 0.3 % by nature; no healthy set we have reaches 1 %."""
 LEAKED_PICTURES = 3
 """Fewer copies across parts are chance."""
-TEST_READ, TEST_DECODED, TEST_SECONDS = 65_536, 2048, 0.5
-"""Pictures of training, and of test, that are read to look for copies, those that are decoded too, and the time for
-each part each way: 2 s in all at most, of the 20 s of a quick examination."""
+STORED_READ, STORED_DECODED, STORED_BYTES, STORED_SECONDS = 65_536, 2048, 200_000_000, 0.5
+"""Pictures of a part that are read as they are stored, to look for copies; the first of them that are decoded too, and
+the bytes kept for that; and the longest time for reading, and for decoding, a part: 3 s in all of the 20 s of a quick
+examination, where files are slow."""
 WINDOW_SHARE, WINDOW_LEAST = 3 / 8, 5
 """Of a picture's side, and pixels at least: what is looked for of a picture that may be shifted. It stays inside where
 a crop moves by 4 of 32 pixels, and two pictures hardly share it by chance."""

@@ -11,7 +11,8 @@ from vitscope.data.dataset import Dataset
 from vitscope.data.survey.near import SIDE, near_pairs
 from vitscope.doctor.checks.data.cropped import found_cropped
 from vitscope.doctor.checks.data.held_back import given_as_test, leak_into_test
-from vitscope.doctor.checks.data.plain import is_varied, plain_survey
+from vitscope.doctor.checks.data.plain import is_varied
+from vitscope.doctor.checks.data.stored import Common, common, stored_part
 from vitscope.doctor.finding import Finding, Note, Seen
 from vitscope.doctor.glance import Glance, glance
 from vitscope.doctor.patient import Patient
@@ -21,7 +22,7 @@ from vitscope.doctor.thresholds.data import DISTINCT_SHARE, LEAKED_PICTURES, LEA
 def leaks(patient: Patient) -> Seen:
     seen = _into_validation(patient)
     if seen.left_out is None and patient.dataset is not None:
-        told = (leak_into_test(patient.dataset), given_as_test(patient.dataset))
+        told = (_into_test(patient, patient.dataset), given_as_test(patient.dataset))
         seen.findings += [one for one in told if isinstance(one, Finding)]
         seen.notes += [one for one in told if isinstance(one, Note)]
         seen.measured["test_found"] = next((one.numbers["found"] for one in told[:1] if one is not None), 0)
@@ -49,9 +50,9 @@ def _into_validation(patient: Patient) -> Seen:
         if cropped_share > share:
             share, kind, found = cropped_share, "cropped", cropped
     if share < LEAKED_SHARE and patient.dataset is not None:
-        stored, stored_share = _stored(patient, patient.dataset)
-        if stored_share > share:
-            share, kind, found = stored_share, "exact", stored
+        stored = _stored(patient, patient.dataset)
+        if stored.share > share:
+            share, kind, found = stored.share, stored.kind, stored.found
     numbers = {"found": found, "share": min(share, 1.0), "pictures": len(val), "kind": kind}
     seen = Seen(measured=dict(numbers))
     if found >= LEAKED_PICTURES and share >= LEAKED_SHARE:
@@ -86,15 +87,18 @@ def _thumbnails(images: Tensor, low: float, high: float) -> np.ndarray:
     return colours.permute(0, 2, 3, 1).contiguous().numpy()
 
 
-def _stored(patient: Patient, dataset: Dataset) -> tuple[int, float]:
+def _stored(patient: Patient, dataset: Dataset) -> Common:
     """The same of pictures as they are stored: training may show each varied, so that none is found above."""
     train, val = dataset.splits["train"], dataset.splits["val"]
     same = len(np.intersect1d(train, val))
     if same:
-        return same, same / max(len(val), 1)
+        return Common(same, same / max(len(val), 1), len(val), "exact")
     if not is_varied(patient):
-        return 0, 0.0  # what the loaders give is what is stored
-    found = plain_survey(patient, dataset)
-    looked = found.looked_at / max(found.total, 1)
-    leaked = sum(leak.exact for leak in found.duplicates.leaks if {leak.seen, leak.held_out} == {"train", "val"})
-    return leaked, leaked / max(len(val) * looked, 1) / max(looked, 1e-9)
+        return Common(0, 0.0, 0, "exact")  # what the loaders give is what is stored
+    return common(stored_part(patient, dataset, "train"), stored_part(patient, dataset, "val"))
+
+
+def _into_test(patient: Patient, dataset: Dataset) -> Finding | Note | None:
+    if not len(dataset.splits["train"]) or not len(dataset.splits["test"]):
+        return None
+    return leak_into_test(stored_part(patient, dataset, "train"), stored_part(patient, dataset, "test"))
