@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from doctor.broken import small_cnn, small_resnet
-from doctor.conftest import small_vit
+from doctor.conftest import loader_of, pictures, small_vit
 from doctor.seen import causes
 from doctor.test_as_it_came import fingerprint
 from vitscope.doctor.as_it_came import as_it_came
@@ -30,6 +30,7 @@ from vitscope.doctor.experiments.lr_test import (
     way_of,
 )
 from vitscope.doctor.finding import Finding, Seen
+from vitscope.doctor.module_patient import module_patient
 from vitscope.doctor.patient import Patient
 from vitscope.doctor.torch_trainer import TorchTrainer
 
@@ -305,3 +306,22 @@ def test_an_optimiser_whose_step_wants_a_closure_is_left_out(patient: Make) -> N
     assert "wants a closure" in " ".join(str(report).split())
     assert "closure" in report.as_text(language="zh")
     assert "optimizer_reach" not in left_out, "what it holds can be seen all the same"
+
+
+def test_a_rate_of_sgd_is_judged_with_its_batch(patient: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is time for 16 pictures a step, 0.1 looks too high for a ResNet, and with 16 in a batch it is. With
+    256 it is as good as 0.1 / 16 there."""
+    monkeypatch.setattr("vitscope.doctor.experiments.held.STEP_SECONDS", 1e-9)
+    images, labels = pictures(512)
+    for image, label in zip(images, labels.tolist(), strict=True):
+        image[:, 8 * (label // 2) :, 8 * (label % 2) :][:, :8, :8] -= 1.35  # faint, so that large steps hurt
+
+    def said(batch_size: int) -> Seen:
+        model = small_resnet()
+        loader = loader_of(images, labels, batch_size=batch_size)
+        return first_steps(module_patient(model, loader, optimizer=sgd(model, 0.1)))
+
+    assert causes(said(16)) == ["lr_too_high"]
+    with_its_batch = said(256)
+    assert causes(with_its_batch) == []
+    assert with_its_batch.measured["runs"]["0.0063"]["way"] == "falls"

@@ -106,6 +106,15 @@ def add(test: LrTest, patient: Patient, lr: float) -> HeldRun:
     return test.runs[lr]
 
 
+def at_its_batch(test: LrTest, patient: Patient) -> HeldRun | None:
+    """SGD's rate belongs to its batch: the fewer pictures, the noisier the gradient, and as much less of the rate does
+    the same (Goyal et al. 2017). This is the pool's small batches at that rate. None where training's are no larger."""
+    size, batch = len(pool_of(patient)[0][0]), patient.facts.batch_size
+    if batch is None or batch <= size or trainer_of(patient).optimizer_name != "sgd":
+        return None
+    return add(test, patient, test.own * size / batch)
+
+
 def _is_decided(run: HeldRun) -> bool:
     """Plainly good, or so little down by now, with steps that write over what others learnt, or not down at all, that
     the rest of the steps would not make it good."""

@@ -13,6 +13,7 @@ from vitscope.doctor.experiments.long_run import Beside, at_real_batch, beside
 from vitscope.doctor.experiments.lr_test import (
     LrTest,
     add,
+    at_its_batch,
     find_edge,
     has_large_steps,
     is_better,
@@ -65,7 +66,7 @@ def _judged(patient: Patient, test: LrTest, *, looks_above: bool = False) -> See
     finding: Finding | None = None
     # Where a tenth is lost too, a hundredth may not be.
     if "diverges" in (way_of(own), way_of(lower)) or is_too_high(own, lower) or has_large_steps(own):
-        finding = _too_high(patient, test)
+        finding = None if _is_of_its_batch(patient, test) else _too_high(patient, test)
     elif own.move < _slow_for(patient):
         higher = add(test, patient, test.own * LR_TOO_LOW_RATIO)
         finding = _too_low(patient, test, higher) if is_too_low(own, higher) else None
@@ -73,6 +74,13 @@ def _judged(patient: Patient, test: LrTest, *, looks_above: bool = False) -> See
         look_above(test, patient)
     patient.tried["lr_finding"] = finding
     return _seen(test, finding)
+
+
+def _is_of_its_batch(patient: Patient, test: LrTest) -> bool:
+    """Whether the rate is too high with the pool's few pictures, and not with as many as training has. What is lost in
+    a few steps is lost with any."""
+    run = None if test.runs[test.own].is_lost else at_its_batch(test, patient)
+    return run is not None and way_of(run) == "falls" and not has_large_steps(run)
 
 
 def _slow_for(patient: Patient) -> float:
