@@ -141,9 +141,11 @@ def test_progress_is_told_once_per_picture() -> None:
     assert steps == [(n, 5) for n in range(1, 6)]
 
 
-def test_few_pictures_wait_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("small_bytes", [1e-9, 1e9])
+def test_few_pictures_wait_at_a_time(monkeypatch: pytest.MonkeyPatch, small_bytes: float) -> None:
     """The scan is not read ahead of the decoding by more than the chunks in flight."""
     monkeypatch.setattr(in_threads_module, "CHUNK_PICTURES", 2)
+    monkeypatch.setattr(in_threads_module, "SMALL_BYTES", small_bytes)
     monkeypatch.setattr(survey_module, "MOST_THREADS", 1)
     content = encoded(photograph(0, 16))
     read = 0
@@ -172,6 +174,7 @@ def test_order_and_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(type(dataset.source), "scan", shuffled)
     monkeypatch.setattr(in_threads_module, "CHUNK_PICTURES", 3)
+    monkeypatch.setattr(in_threads_module, "SMALL_BYTES", 1e-9)
     other = survey(dataset)
     assert (other.mean, other.std, other.sizes) == (plain.mean, plain.std, plain.sizes)
     assert {frozenset(g.members) for g in other.duplicates.groups} == {

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
-import numpy as np
 import pytest
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 from doctor.seen import causes, notes
 from doctor.test_test_part import VIT, write
 from vitscope.data.config import AugmentConfig, DataConfig
 from vitscope.data.dataset import open_dataset
 from vitscope.doctor.checks.data import stored
-from vitscope.doctor.checks.data.stored import common, read_part, read_some
+from vitscope.doctor.checks.data.stored import common, read_part
 from vitscope.doctor.examination import Report
 from vitscope.doctor.settings_door import examine_settings
 from vitscope.train.config import LoopConfig, TrainConfig, named_model
@@ -56,16 +59,34 @@ def test_others_are_no_fault(tmp_path: Path) -> None:
     assert (causes(asked.seen), notes(asked.seen)) == ([], [])
 
 
-def test_the_same_pictures_again_and_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", ["copied", "other PNGs", "JPEGs"])
+def test_the_same_pictures_again_and_again(tmp_path: Path, way: str) -> None:
     write(tmp_path, "train", seed=0, count=4)
-    for place in (tmp_path / "train/cat", tmp_path / "train/dog"):
-        for one in list(place.iterdir()):
-            for copy in range(20):
-                (place / f"copy{copy}-{one.name}").write_bytes(one.read_bytes())
+    for one in list((tmp_path / "train").rglob("*.png")):
+        for copy in range(20):
+            again = one.with_name(f"copy{copy}-{one.name}")
+            if way == "copied":
+                again.write_bytes(one.read_bytes())
+            elif way == "other PNGs":
+                note = PngInfo()
+                note.add_text("copy", str(copy))
+                Image.open(one).save(again, pnginfo=note)
+            else:
+                Image.open(one).save(again.with_suffix(".jpg"), quality=70 + copy)
     write(tmp_path, "val", seed=1)
     (asked,) = examined(tmp_path, "copies").asked
     assert causes(asked.seen) == ["duplicate_only_data"]
     assert asked.seen.findings[0].numbers["distinct"] == 8
+
+
+def test_without_a_picture_read_in_time_nothing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "train", seed=0)
+    write(tmp_path, "val", seed=1)
+    monkeypatch.setattr(stored, "STORED_SECONDS", -1.0)
+    (asked,) = examined(tmp_path, "copies").asked
+    assert asked.seen.left_out == "too_few_to_judge"
+    (asked,) = examined(tmp_path, "leaks").asked
+    assert causes(asked.seen) == []
 
 
 def test_looks_are_compared_only_where_they_can_decide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,12 +116,20 @@ def test_what_was_read_stands_for_all(tmp_path: Path, monkeypatch: pytest.Monkey
     assert found.found > 3
 
 
-def test_reading_goes_in_the_order_asked_for_and_ends_in_time(tmp_path: Path) -> None:
+def test_slow_files_end_the_reading_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, "train", seed=0)
-    write(tmp_path, "test", seed=1)
-    source = open_dataset(str(tmp_path)).source
-    asked = np.random.default_rng(3).permutation(len(source))
-    assert [number for number, _ in read_some(source, asked)] == asked.tolist()
-    assert len(list(read_some(source, asked, seconds=0.0))) == stored.READ_FIRST
-    Path(source.where(int(asked[5]))).unlink()
-    assert [number for number, _ in read_some(source, asked)] == np.delete(asked, 5).tolist()
+    dataset = open_dataset(str(tmp_path))
+    now = 0.0
+
+    def slow(read: Callable[[int], bytes]) -> Callable[[int], bytes]:
+        def later(index: int) -> bytes:
+            nonlocal now
+            now += 0.05
+            return read(index)
+
+        return later
+
+    monkeypatch.setattr(dataset.source, "read", slow(dataset.source.read))
+    monkeypatch.setattr(stored, "time", SimpleNamespace(perf_counter=lambda: now))
+    part = read_part(dataset, "train")
+    assert len(part.prints) == 10, "of 72: a half second"

@@ -56,13 +56,13 @@ def together_uninterrupted(*args: str) -> Path:
     return folder / "run"
 
 
-def start_torchrun(*args: str) -> tuple[Child, Path]:
-    """`torchrun ... vitscope train ARGS`, and the folder in which each process's number and exit code will stand."""
+def start_torchrun(*args: str, verb: str = "train") -> tuple[Child, Path]:
+    """`torchrun ... vitscope VERB ARGS`, and the folder in which each process's number and exit code will stand."""
     papers, notes = _new_folder(), Path(tempfile.mkdtemp(dir=_new_folder()))
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(WORLD), __file__, str(notes)]
     with (papers / "out").open("wb") as out, (papers / "err").open("wb") as err:
         process = subprocess.Popen(
-            [sys.executable, *launcher, "train", *args],
+            [sys.executable, *launcher, verb, *args],
             stdout=out,
             stderr=err,
             stdin=subprocess.DEVNULL,

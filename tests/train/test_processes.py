@@ -17,7 +17,7 @@ from PIL import Image
 from safetensors.torch import load_file
 from torch import distributed
 
-from faults.rank_processes import start_together, start_torchrun, train_together
+from faults.rank_processes import noted, start_together, start_torchrun, train_together
 from faults.train_process import Trap, everything, newest_checkpoint, rows, status, train, write_settings
 from train.tiny_runs import network, state_of, tiny
 from vitscope.core.config import to_dict, updated
@@ -222,16 +222,34 @@ def test_a_refusal_is_said_once_and_ends_both(
         assert everything(folder / "run") == before
 
 
+def assert_left(notes: Path) -> None:
+    """The first with the error's own exit code, the other too, unless SIGTERM came before it had begun."""
+    first, second = noted(notes, "code")
+    assert first == 2
+    assert second in (2, -signal.SIGTERM)
+
+
 @pytest.mark.parametrize(
     "words",
     [("digits_vit", "--epohcs", "3"), ("nowhere.yaml",), ("digits_vit", "--device", "mps")],
     ids=["flag", "file", "device"],
 )
 def test_what_is_refused_before_they_meet_is_said_once(words: tuple[str, ...]) -> None:
-    ended = start_torchrun(*words)[0].wait()
+    child, notes = start_torchrun(*words)
+    ended = child.wait()
     assert ended.code == 1, ended
+    assert_left(notes)
     assert ended.err.count("error: ") == 1
     assert ended.err.count("to do: ") == 1
+
+
+@pytest.mark.parametrize("verb", ["sparsify", "doctor"])
+def test_verbs_that_work_alone_say_so_once(verb: str) -> None:
+    child, notes = start_torchrun("digits_vit", verb=verb)
+    ended = child.wait()
+    assert_left(notes)
+    assert ended.err.count("processes: expected one: ") == 1
+    assert ended.err.count("error: ") == 1
 
 
 def test_a_batch_that_cannot_be_shared_is_refused(tmp_path: Path) -> None:
@@ -299,6 +317,19 @@ def test_one_device_for_several_is_refused_before_they_meet(monkeypatch: pytest.
         with pytest.raises(UsageError, match=f"2 processes cannot train on the one device '{wish}'") as refused:
             join(wish)
         assert not refused.value.was_said
+
+
+@pytest.mark.parametrize("rank", [0, 2])
+def test_more_processes_than_gpus_are_refused_by_all_of_them(rank: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that nobody waits for one that has left."""
+    place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 3, "LOCAL_WORLD_SIZE": 3}
+    for name, value in place.items():
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.setattr(processes, "pick_device", torch.device)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(UsageError, match="expected 2 at most, one for each GPU, received 3") as refused:
+        join("cuda")
+    assert "--nproc-per-node 2" in (refused.value.fix or "")
 
 
 def test_what_all_find_is_said_by_the_first() -> None:

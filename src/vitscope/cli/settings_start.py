@@ -9,6 +9,7 @@ from pathlib import Path
 from vitscope.cli.train_flags import PROG, YAML_ENDS, EverydayFlags, is_yaml, names_data
 from vitscope.core.environment import process_place
 from vitscope.core.errors import ConfigError, UsageError, expected
+from vitscope.core.one_voice import in_one_voice
 from vitscope.core.run_layout import runs_in
 from vitscope.recipes import RECIPES, Recipe, find_recipe
 from vitscope.train.config import TrainConfig
@@ -72,7 +73,9 @@ def refuse_pictures(word: str, command: EverydayFlags, *, prog: str) -> None:
 
 def refuse_several_processes(why_one: str, *, prog: str) -> None:
     world = process_place()[2]
-    if world > 1:
+    with in_one_voice():
+        if world == 1:
+            return
         raise UsageError(expected("processes", f"one: {why_one}", world), where=prog, fix="start it without torchrun")
 
 

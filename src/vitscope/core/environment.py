@@ -85,6 +85,12 @@ def process_place() -> tuple[int, int, int]:
     return (rank, local_rank, world) if rank < world else (0, 0, 1)
 
 
+def processes_here() -> int:
+    """How many of them are on this machine, as torchrun says; else those that must be, by this one's rank here."""
+    said = os.environ.get("LOCAL_WORLD_SIZE", "")
+    return max(int(said) if said.isdecimal() else 1, process_place()[1] + 1)
+
+
 def usable_cpus() -> int:
     """CPUs this process may use: what it is bound to, and no more than a container's quota."""
     bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

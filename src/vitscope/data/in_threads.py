@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,30 +14,30 @@ CHUNK_PICTURES = 128
 CHUNK_BYTES = 8_000_000
 """Or fewer, where they are large."""
 SMALL_BYTES, SMALL_PIXELS = 4_500, 96 * 96 * 3
-"""Pictures up to this mean size, encoded and as plain pixels, are worked on without threads, which would only wait for
-Python's lock. JPEGs of 32, 64, 96, 128 and 160 pixels, two threads on two cores beside one: 0.75, 0.79, 0.92, 1.66 and
-1.23 times as fast."""
+"""Chunks of pictures up to this mean size, encoded and as plain pixels, are worked on without threads, which would only
+wait for Python's lock. JPEGs of 32, 64, 96, 128 and 160 pixels, two threads on two cores beside one: 0.75, 0.79, 0.92,
+1.66 and 1.23 times as fast."""
 Scanned = tuple[int, Stored | Exception]
 Result = TypeVar("Result")
 
 
-def in_threads(work: Callable[[Scanned], Result], scanned: Iterable[Scanned], threads: int) -> Iterator[Result]:
-    """`work` of each picture of a scan, in its order; no more than two chunks per thread wait at a time. Whether
-    threads are of use the first chunk tells."""
+def in_threads(
+    work: Callable[[Scanned], Result], scanned: Iterable[Scanned], threads: int, *, is_much: bool = False
+) -> Iterator[Result]:
+    """`work` of each picture of a scan, in its order; no more than two chunks per thread wait at a time. `is_much`:
+    what is made of a picture is large, however small it was."""
 
     def work_on(chunk: list[Scanned]) -> list[Result]:
         return [work(picture) for picture in chunk]
 
-    chunks = _chunks(scanned)
-    first = next(chunks, [])
-    if threads == 1 or _are_small(first):
-        for chunk in itertools.chain((first,), chunks):
-            yield from work_on(chunk)
-        return
     with ThreadPoolExecutor(threads) as pool:
         waiting: deque[Future[list[Result]]] = deque()
-        for chunk in itertools.chain((first,), chunks):
-            waiting.append(pool.submit(work_on, chunk))
+        for chunk in _chunks(scanned):
+            if is_much or not _are_small(chunk):
+                waiting.append(pool.submit(work_on, chunk))
+            else:
+                waiting.append(Future())
+                waiting[-1].set_result(work_on(chunk))
             if len(waiting) > 2 * threads:
                 yield from waiting.popleft().result()
         while waiting:

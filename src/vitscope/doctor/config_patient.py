@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -32,8 +33,11 @@ def config_patient(config: TrainConfig, dataset: Dataset, device: torch.device) 
     plainly = updated(config, precision=updated(config.precision, launch="eager"))
     basis = lay_out(plainly, dataset, device)
     model = make_model(basis, _unheard).to(device)
-    train = basis.loader("train", training=True, say=_unheard)
-    val = basis.loader("val", training=False, say=_unheard)
+    with contextlib.ExitStack() as on_failure:
+        train = basis.loader("train", training=True, say=_unheard)
+        on_failure.callback(train.close)
+        val = basis.loader("val", training=False, say=_unheard)
+        on_failure.pop_all()
 
     def loss(logits: Tensor, labels: Tensor) -> Tensor:
         plain = binary_cross_entropy if config.loss.name == "binary_cross_entropy" else cross_entropy

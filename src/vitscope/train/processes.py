@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, distributed, nn
 
 from vitscope.core.device import pick_device
-from vitscope.core.environment import process_place
-from vitscope.core.errors import UsageError, VitscopeError
+from vitscope.core.environment import process_place, processes_here
+from vitscope.core.errors import UsageError, VitscopeError, expected
 from vitscope.data.order import ALONE, Lane
 from vitscope.train.board import Board
 from vitscope.train.meeting import meet
@@ -306,11 +306,12 @@ def join(wish: str, parallel: str = "ddp") -> Processes:
             fix="give --device cuda (each process takes a GPU of its own) or --device cpu",
         )
     if kind.type == "cuda":
-        if local_rank >= torch.cuda.device_count():
+        gpus = torch.cuda.device_count()
+        if processes_here() > gpus:
             raise UsageError(
-                f"process {local_rank} has no GPU: there are {torch.cuda.device_count()}",
+                expected("processes on this machine", f"{gpus} at most, one for each GPU", processes_here()),
                 where="torchrun",
-                fix=f"give --nproc-per-node {torch.cuda.device_count()}, or --device cpu",
+                fix=f"give --nproc-per-node {gpus}, or --device cpu",
             )
         kind = torch.device("cuda", local_rank)
         torch.cuda.set_device(kind)

@@ -23,6 +23,7 @@ from vitscope.data.preprocess import to_pixels
 from vitscope.data.sources.source import Source, Stored
 
 PICTURES = "pictures.npy"
+LARGE_BYTES = 96 * 96 * 3
 PEEKS, PEEKED = 16, 32
 """Places, evenly spread, and pictures in a row at each, that are looked at to learn whether all have one size."""
 ROOM_TO_CROP = 8 / 7
@@ -49,7 +50,7 @@ class Storage:
     def key(self) -> str:
         """Of everything that decides the bytes. Mean and std come later."""
         settings = {name: value for name, value in to_dict(self.preprocess).items() if name not in ("mean", "std")}
-        return f"storage 1, {settings}, {self.pixel_limit}, Pillow {PIL.__version__}"
+        return f"storage 2, {settings}, {self.pixel_limit}, Pillow {PIL.__version__}"
 
     def pixels(self, stored: Stored) -> np.ndarray:
         """(C, H, W) uint8."""
@@ -133,8 +134,10 @@ def decode_all(
             return index, error
         return index, None
 
-    scanned = source.scan(np.arange(count))
-    for done, (index, error) in enumerate(in_threads(decode, scanned, usable_cpus()), start=1):
+    decoded = in_threads(
+        decode, source.scan(np.arange(count)), usable_cpus(), is_much=storage.picture_bytes >= LARGE_BYTES
+    )
+    for done, (index, error) in enumerate(decoded, start=1):
         if error is not None:
             bad.append(BadSample(index, source.where(index), bad_image(error).what))
             passing = passing or is_passing(error)

@@ -40,7 +40,7 @@ class Spool:
         be, lives as long as this process."""
         if not keep:
             return cls._make_for_now(pictures, count)
-        key = cache.key_of("spool 1", content_hash)
+        key = cache.key_of("spool 2", content_hash)
         with cache.making("spool", key):
             found = cache.find("spool", key)
             if found is not None:

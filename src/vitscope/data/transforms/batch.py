@@ -8,7 +8,6 @@ model's.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -20,12 +19,10 @@ from vitscope.data.transforms.colour import jitter, jitter_draws
 from vitscope.data.transforms.crop import crop_places, cut, padded_crop
 from vitscope.data.transforms.erase import cutout_places, erase_places, paint
 from vitscope.data.transforms.flip import alternating_flips, flip, random_flips
+from vitscope.data.transforms.randaugment import RandAugment
 from vitscope.data.transforms.resized import part_places, resized_crop
 from vitscope.data.transforms.rotate import angles, rotate
 from vitscope.data.transforms.settle import settled
-
-if TYPE_CHECKING:
-    from vitscope.data.transforms.randaugment import RandAugment
 
 
 class BatchTransform(nn.Module):
@@ -41,9 +38,6 @@ class BatchTransform(nn.Module):
         self.augment, self.preprocess = augment, preprocess
         self.randaugment: RandAugment | None = None
         if augment.randaugment_ops:
-            # Only here: its tables are made with torchvision, which takes as long to import as torch itself.
-            from vitscope.data.transforms.randaugment import RandAugment
-
             ops, magnitude = augment.randaugment_ops, augment.randaugment_magnitude
             self.randaugment = RandAugment(ops, magnitude, preprocess.img_size)
         keep = partial(self.register_buffer, persistent=False)

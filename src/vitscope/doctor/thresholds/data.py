@@ -36,7 +36,7 @@ LEAKED_SHARE = 0.05
 LEAKED_PICTURES = 3
 """Fewer copies across parts are chance."""
 STORED_READ, STORED_DECODED, STORED_BYTES, STORED_SECONDS = 65_536, 2048, 200_000_000, 0.5
-"""Pictures of a part that are read as they are stored, to look for copies; the first of them that are decoded too, and
+"""Pictures of a part that are read as they are stored, to look for copies; those of them that may be decoded too, and
 the bytes kept for that; and the longest time for reading, and for decoding, a part: 3 s in all of the 20 s of a quick
 examination, where files are slow."""
 WINDOW_SHARE, WINDOW_LEAST = 3 / 8, 5

@@ -16,8 +16,9 @@ def copies(patient: Patient) -> Seen:
     if pictures < FEW:
         return Seen(left_out="too_few_to_judge")
     if patient.dataset is not None and is_varied(patient):  # copies may look different
-        stored = stored_part(patient, patient.dataset, "train")
-        pictures, distinct = len(stored.prints), len(set(stored.prints))
+        pictures, distinct = stored_part(patient, patient.dataset, "train").distinct
+        if pictures < FEW:  # that could be read
+            return Seen(left_out="too_few_to_judge")
     seen = Seen(measured={"pictures": pictures, "distinct": distinct})
     if distinct <= DISTINCT_SHARE * pictures:
         numbers = {"pictures": pictures, "distinct": distinct, "times": pictures / max(distinct, 1)}

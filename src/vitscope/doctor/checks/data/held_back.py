@@ -16,7 +16,7 @@ def leak_into_test(train: StoredPart, test: StoredPart) -> Finding | Note | None
     found = common(train, test)
     if found.found >= LEAKED_PICTURES and found.share >= LEAKED_SHARE:
         return Finding("test_leaked", 0.8 if found.kind == "near" else 0.95, asdict(found))
-    return Note("few_test_leaks", asdict(found)) if found.found else None
+    return Note("few_test_leaks", asdict(found)) if found.found and found.kind == "exact" else None
 
 
 def given_as_test(dataset: Dataset) -> Note | None:

@@ -37,7 +37,7 @@ def _into_validation(patient: Patient) -> Seen:
     if len(known) <= DISTINCT_SHARE * len(train):
         return Seen(left_out="pictures_are_all_alike")  # copies everywhere: that is the cause
     exact = sum(one in known for one in val.prints)
-    share, kind, found = exact / len(val), "exact", exact
+    share, kind, found, pictures = exact / len(val), "exact", exact, len(val)
     if share < LEAKED_SHARE:
         near, near_share = _near(train, val)
         if near_share > share:
@@ -52,8 +52,8 @@ def _into_validation(patient: Patient) -> Seen:
     if share < LEAKED_SHARE and patient.dataset is not None:
         stored = _stored(patient, patient.dataset)
         if stored.share > share:
-            share, kind, found = stored.share, stored.kind, stored.found
-    numbers = {"found": found, "share": min(share, 1.0), "pictures": len(val), "kind": kind}
+            share, kind, found, pictures = stored.share, stored.kind, stored.found, stored.pictures
+    numbers = {"found": found, "share": min(share, 1.0), "pictures": pictures, "kind": kind}
     seen = Seen(measured=dict(numbers))
     if found >= LEAKED_PICTURES and share >= LEAKED_SHARE:
         seen.findings.append(Finding("validation_leaked", 0.8 if kind == "near" else 0.95, numbers))

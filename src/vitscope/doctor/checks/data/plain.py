@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -12,10 +13,12 @@ from torch import Tensor
 from vitscope.data.config import AugmentConfig
 from vitscope.data.dataset import Dataset
 from vitscope.data.decode import BadImageError, decode_image
-from vitscope.doctor.checks.data.stored import read_some
+from vitscope.data.sources.source import Source, Stored
 from vitscope.doctor.glance import SIDE
 from vitscope.doctor.patient import Patient
 from vitscope.doctor.thresholds.data import GLANCE_SECONDS, PROBE_PICTURES
+
+READ_AT_ONCE = 512
 
 
 def is_varied(patient: Patient) -> bool | None:
@@ -29,6 +32,19 @@ def is_varied(patient: Patient) -> bool | None:
     if not all(isinstance(one, tuple | list) and isinstance(one[0], Tensor) for one, _ in pairs):
         return None
     return not all(torch.equal(one[0], other[0]) for one, other in pairs)
+
+
+def read_some(source: Source, numbers: np.ndarray) -> Iterator[tuple[int, Stored]]:
+    """Pictures (number, content) as they are stored, in the order asked for; those that cannot be read are left out,
+    for they are told of elsewhere. Some hundreds are read at a time, as is quickest: a single one out of a Parquet file
+    costs a row group."""
+    for first in range(0, len(numbers), READ_AT_ONCE):
+        asked = numbers[first : first + READ_AT_ONCE]
+        read = dict(source.scan(asked))
+        for number in asked.tolist():
+            stored = read[number]
+            if not isinstance(stored, Exception):
+                yield number, stored
 
 
 def plain_pictures(

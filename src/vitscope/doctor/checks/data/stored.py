@@ -1,4 +1,5 @@
-"""Pictures as they lie in the data set's files, before any loader has varied them: what two parts have in common.
+"""Pictures as they lie in the data set's files, before any loader has varied them: copies, and what two parts have in
+common.
 
 Equal bytes tell copies, and reading is so quick that even a large set is compared nearly whole; small decoded pictures
 tell those that were saved again.
@@ -8,20 +9,21 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 
 import numpy as np
 from PIL import Image
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from vitscope.data.dataset import Dataset
 from vitscope.data.decode import BadImageError, decode_image
-from vitscope.data.sources.source import Source, Stored, size_bytes
+from vitscope.data.sources.source import Stored, size_bytes
 from vitscope.data.survey.near import SIDE, near_pairs
 from vitscope.doctor.patient import Patient
 from vitscope.doctor.thresholds.data import (
+    DISTINCT_SHARE,
     LEAKED_SHARE,
     STORED_BYTES,
     STORED_DECODED,
@@ -29,29 +31,43 @@ from vitscope.doctor.thresholds.data import (
     STORED_SECONDS,
 )
 
-READ_FIRST, READ_BYTES = 64, 64_000_000
-"""Pictures that are read at first; then as many at a time as make so many bytes."""
-
 
 @dataclass(frozen=True)
 class StoredPart:
-    """Pictures of a part, drawn by lot: as many as could be read in the time and the memory there is."""
+    """Pictures of a part in the order of its files, as many as there was time to read."""
 
     total: int
     """Pictures of the part."""
     prints: tuple[bytes, ...]
     """A hash of each one that was read: equal bytes, equal hashes."""
-    first: tuple[Stored, ...]
-    """The first of them themselves."""
+    kept: tuple[Stored, ...]
+    """Some of them themselves, drawn by lot."""
     pixel_limit: int
+
+    @property
+    def distinct(self) -> tuple[int, int]:
+        """Pictures that were looked at and how many different ones they are: by their bytes, and where that shows
+        little by what they look like."""
+        by_bytes = len(set(self.prints))
+        if by_bytes <= DISTINCT_SHARE * len(self.prints) or not self.tells_looks:
+            return len(self.prints), by_bytes
+        by_looks = len(np.unique(_families(self.small)))
+        return min((len(self.prints), by_bytes), (len(self.small), by_looks), key=lambda one: one[1] / max(one[0], 1))
+
+    @property
+    def tells_looks(self) -> bool:
+        """Whether enough of the part can be decoded. What is alike by chance is not to be multiplied; so where few of
+        training are compared, even a whole copy of it would decide nothing."""
+        enough = 2 * LEAKED_SHARE * self.total
+        return len(self.kept) >= enough and len(self.small) >= enough
 
     @cached_property
     def small(self) -> np.ndarray:
-        """(n, 16, 16, 3) bytes of the first ones that can be decoded and have more than one colour, while there is
+        """(n, 16, 16, 3) bytes of the kept ones that can be decoded and have more than one colour, while there is
         time."""
         found: list[np.ndarray] = []
         began = time.perf_counter()
-        for content in self.first:
+        for content in self.kept:
             if time.perf_counter() - began > STORED_SECONDS:
                 break
             try:
@@ -88,13 +104,19 @@ def stored_part(patient: Patient, dataset: Dataset, part: str) -> StoredPart:
 def read_part(dataset: Dataset, part: str) -> StoredPart:
     """`stored_part`, read anew."""
     numbers = np.random.default_rng(0).permutation(dataset.splits[part])[:STORED_READ]
-    prints, first, held = list[bytes](), list[Stored](), 0
-    for _, stored in read_some(dataset.source, numbers, seconds=STORED_SECONDS):
+    to_keep = set(numbers[:STORED_DECODED].tolist())
+    prints, kept, held = list[bytes](), list[Stored](), 0
+    began = time.perf_counter()
+    for number, stored in dataset.source.scan(np.sort(numbers)):
+        if time.perf_counter() - began > STORED_SECONDS:
+            break
+        if isinstance(stored, Exception):  # told of elsewhere
+            continue
         prints.append(hashlib.blake2b(_bytes(stored), digest_size=16).digest())
-        if len(first) < STORED_DECODED and held < STORED_BYTES:
-            first.append(stored)
+        if number in to_keep and held < STORED_BYTES:
+            kept.append(stored)
             held += size_bytes(stored)
-    return StoredPart(len(dataset.splits[part]), tuple(prints), tuple(first), dataset.config.pixel_limit)
+    return StoredPart(len(dataset.splits[part]), tuple(prints), tuple(kept), dataset.config.pixel_limit)
 
 
 def common(train: StoredPart, other: StoredPart) -> Common:
@@ -103,8 +125,7 @@ def common(train: StoredPart, other: StoredPart) -> Common:
     found = sum(one in known for one in other.prints)
     share = found / max(len(other.prints), 1) * (train.total / max(len(train.prints), 1))
     exact = Common(found, min(share, 1.0), len(other.prints), "exact")
-    # What is alike by chance is not to be multiplied; so where few of training are compared, nothing can be decided.
-    if share >= LEAKED_SHARE or len(train.first) < 2 * LEAKED_SHARE * train.total:
+    if share >= LEAKED_SHARE or not train.tells_looks:
         return exact
     near = _look_alike(train.small, other.small)
     return near if near.share >= LEAKED_SHARE else exact
@@ -113,29 +134,18 @@ def common(train: StoredPart, other: StoredPart) -> Common:
 def _look_alike(train: np.ndarray, other: np.ndarray) -> Common:
     if not len(train) or not len(other):
         return Common(0, 0.0, 0, "near")
-    both = np.concatenate([train, other])
-    _, first, same = np.unique(both.reshape(len(both), -1), axis=0, return_index=True, return_inverse=True)
-    equal = np.isin(same[len(train) :], same[: len(train)])
-    pairs = np.sort(first)[near_pairs(both[np.sort(first)]).pairs]
-    crossing = pairs[(pairs[:, 0] < len(train)) & (pairs[:, 1] >= len(train))]
-    equal[crossing[:, 1] - len(train)] = True
-    return Common(int(equal.sum()), float(equal.mean()), len(other), "near")
+    family = _families(np.concatenate([train, other]))
+    alike = np.isin(family[len(train) :], family[: len(train)])
+    return Common(int(alike.sum()), float(alike.mean()), len(other), "near")
 
 
-def read_some(source: Source, numbers: np.ndarray, *, seconds: float | None = None) -> Iterator[tuple[int, Stored]]:
-    """Pictures (number, content) in the order asked for; those that cannot be read are left out, for they are told of
-    elsewhere. As many are read at a time as memory allows: a single one out of a Parquet file costs as much as its row
-    group. After `seconds` no more are read."""
-    asked, count, began = iter(numbers.tolist()), READ_FIRST, time.perf_counter()
-    while chunk := list(islice(asked, count)):
-        read = dict(source.scan(chunk))
-        count = max(READ_FIRST, READ_BYTES * len(chunk) // max(1, sum(map(size_bytes, read.values()))))
-        for number in chunk:
-            stored = read[number]
-            if not isinstance(stored, Exception):
-                yield number, stored
-        if seconds is not None and time.perf_counter() - began > seconds:
-            return
+def _families(small: np.ndarray) -> np.ndarray:
+    """(n,) a number for each picture; those that look the same have the same."""
+    flat = small.reshape(len(small), -1)
+    _, first, place = np.unique(flat, axis=0, return_index=True, return_inverse=True)
+    pairs = near_pairs(small[first]).pairs
+    beside = coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(len(first), len(first)))
+    return connected_components(beside, directed=False)[1][place]
 
 
 def _bytes(stored: Stored) -> bytes:
