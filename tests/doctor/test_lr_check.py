@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from doctor.broken import small_cnn, small_resnet
 from doctor.conftest import loader_of, pictures, small_vit
-from doctor.seen import causes
+from doctor.seen import causes, notes
 from doctor.test_as_it_came import fingerprint
 from vitscope.doctor.as_it_came import as_it_came
 from vitscope.doctor.checks import CHECKS as ALL
@@ -29,6 +29,7 @@ from vitscope.doctor.experiments.lr_test import (
     lr_test_of,
     way_of,
 )
+from vitscope.doctor.experiments.scale_free import scale_free_share
 from vitscope.doctor.finding import Finding, Seen
 from vitscope.doctor.module_patient import module_patient
 from vitscope.doctor.patient import Patient
@@ -39,6 +40,14 @@ Make = Callable[..., Patient]
 
 def sgd(model: nn.Module, lr: float) -> torch.optim.Optimizer:
     return torch.optim.SGD(model.parameters(), lr, momentum=0.9)
+
+
+def faint_pictures(count: int) -> tuple[Tensor, Tensor]:
+    """Hard to tell, so that large steps hurt."""
+    images, labels = pictures(count)
+    for image, label in zip(images, labels.tolist(), strict=True):
+        image[:, 8 * (label // 2) :, 8 * (label % 2) :][:, :8, :8] -= 1.35
+    return images, labels
 
 
 def only(seen: Seen) -> Finding:
@@ -312,9 +321,7 @@ def test_a_rate_of_sgd_is_judged_with_its_batch(patient: Make, monkeypatch: pyte
     """Where there is time for 16 pictures a step, 0.1 looks too high for a ResNet, and with 16 in a batch it is. With
     256 it is as good as 0.1 / 16 there."""
     monkeypatch.setattr("vitscope.doctor.experiments.held.STEP_SECONDS", 1e-9)
-    images, labels = pictures(512)
-    for image, label in zip(images, labels.tolist(), strict=True):
-        image[:, 8 * (label // 2) :, 8 * (label % 2) :][:, :8, :8] -= 1.35  # faint, so that large steps hurt
+    images, labels = faint_pictures(512)
 
     def said(batch_size: int) -> Seen:
         model = small_resnet()
@@ -325,3 +332,32 @@ def test_a_rate_of_sgd_is_judged_with_its_batch(patient: Make, monkeypatch: pyte
     with_its_batch = said(256)
     assert causes(with_its_batch) == []
     assert with_its_batch.measured["runs"]["0.0063"]["way"] == "falls"
+
+
+def test_weights_whose_length_no_one_sees(patient: Make) -> None:
+    """Those before BatchNorm; not those of a ViT, nor of layers before LayerNorm alone, whose pictures it mixes."""
+    resnet = patient(small_resnet())
+    before = fingerprint(resnet)
+    assert scale_free_share(resnet) > 0.9
+    assert fingerprint(resnet) == before
+    assert scale_free_share(patient(small_vit())) < 0.1
+    assert scale_free_share(patient(nn.Sequential(nn.Flatten(), nn.Linear(768, 4)))) == 0.0
+
+
+def test_large_first_steps_of_sgd_before_batchnorm_are_only_a_possible_cause(patient: Make) -> None:
+    """They heal themselves; Adam's do not."""
+    images, labels = faint_pictures(256)
+
+    def said(optimizer: str) -> Seen:
+        model = small_resnet()
+        moved = sgd(model, 0.1) if optimizer == "sgd" else torch.optim.Adam(model.parameters(), 0.3)
+        loader = loader_of(images, labels, batch_size=16)
+        return first_steps(module_patient(model, loader, optimizer=moved))
+
+    of_sgd = said("sgd")
+    assert only(of_sgd).confidence == 0.45
+    assert notes(of_sgd) == ["rate_may_heal"]
+    of_adam = said("adam")
+    assert causes(of_adam) == ["lr_too_high"]
+    assert only(of_adam).confidence >= 0.6
+    assert notes(of_adam) == []

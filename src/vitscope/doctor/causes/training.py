@@ -287,6 +287,15 @@ NOTES: tuple[Remark, ...] = (
         ),
     ),
     Remark(
+        name="rate_may_heal",
+        text=Text(
+            "{share:.0%} of the weights stand before a normalisation over the batch: SGD's steps on them shrink as they grow, "
+            "so a rate that is too high in the first steps may still be right for a long run.",
+            "{share:.0%} 的权重后面接着按批次的归一化：权重变长后 SGD 对它们的步子会变小，因此开头几步显得过高的学习率，在长时间训练中"
+            "仍可能是合适的。",
+        ),
+    ),
+    Remark(
         name="classic_sweep",
         text=Text(
             "A classic sweep has its lowest loss at {lowest:.2g} and would propose {classic:.2g}; runs that hold their rate "

@@ -8,7 +8,7 @@ from typing import Any
 from vitscope.core.config import updated
 from vitscope.doctor.anatomy import looks_trained
 from vitscope.doctor.checks.training.held_picture import picture_of, plain
-from vitscope.doctor.experiments.held import HeldRun, Known, pool_of
+from vitscope.doctor.experiments.held import HeldRun, Known, pool_of, trainer_of
 from vitscope.doctor.experiments.long_run import Beside, at_real_batch, beside
 from vitscope.doctor.experiments.lr_test import (
     LrTest,
@@ -24,11 +24,13 @@ from vitscope.doctor.experiments.lr_test import (
     rounded,
     way_of,
 )
-from vitscope.doctor.finding import Change, Finding, Seen
+from vitscope.doctor.experiments.scale_free import scale_free_share
+from vitscope.doctor.finding import Change, Finding, Note, Seen
 from vitscope.doctor.patient import Patient
 from vitscope.doctor.thresholds.training import (
     LOOK_ABOVE_SECONDS,
     LR_TOO_LOW_RATIO,
+    SCALE_FREE_SHARE,
     SLOW_UPDATE,
     SLOW_UPDATE_OF_TRAINED,
     USUAL_LR,
@@ -120,6 +122,10 @@ def _too_high(patient: Patient, test: LrTest) -> Finding | None:
     numbers |= {"lost_after": len(own.losses)} if own.is_lost else {"move": own.move * 100}
     if fresh is not None and fresh.harm == "harms":
         numbers |= {"fresh_steps": fresh.steps, "fresh_own": fresh.own, "fresh_better": fresh.other}
+    if not own.is_lost and trainer_of(patient).optimizer_name == "sgd":
+        share = scale_free_share(patient)
+        if share >= SCALE_FREE_SHARE:
+            sure, numbers = min(sure, 0.45), numbers | {"scale_free": share}
     changes = _changes(patient, test.proposal)
     return Finding("lr_too_high", sure, numbers, changes, picture_of(test.in_order()))
 
@@ -187,7 +193,10 @@ def _seen(test: LrTest, finding: Finding | None) -> Seen:
     runs = test.in_order()
     measured = {**_measured(test.runs[test.own]), "edge": test.edge, "proposal": test.proposal}
     measured["runs"] = {f"{run.lr:.2g}": {"end": plain(run.end), "way": way_of(run)} for run in runs}
-    return Seen(measured=measured, findings=[finding] if finding is not None else [], picture=picture_of(runs))
+    seen = Seen(measured=measured, findings=[finding] if finding is not None else [], picture=picture_of(runs))
+    if finding is not None and "scale_free" in finding.numbers:
+        seen.notes.append(Note("rate_may_heal", {"share": finding.numbers["scale_free"]}))
+    return seen
 
 
 def _measured(run: HeldRun) -> dict[str, object]:
