@@ -20,6 +20,7 @@ from fault_list import FAULTS
 from score import wilson
 from script import Script, assemble, endless
 from setups import SETUPS
+from strangers import STRANGERS
 
 
 def train(script: Script, steps: int) -> tuple[float, float, float, float]:
@@ -43,6 +44,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="*", help="names of set-ups, with wildcards")
     parser.add_argument("--fault", default=None, help="break each in this way first")
+    parser.add_argument("--strangers", action="store_true", help="networks the doctor was not tuned on (strangers.py)")
+    parser.add_argument("--lr", type=float, help="another learning rate than the set-up's")
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
@@ -50,13 +53,15 @@ def main() -> None:
     print("| set-up | loss, first step | loss, last 10 | accuracy before | after | chance | seconds |")
     print("|---|---:|---:|---:|---:|---:|---:|", flush=True)
     unlearnt = []
-    for name in fnmatch.filter(SETUPS, given.only):
+    setups = STRANGERS if given.strangers else SETUPS
+    for name in fnmatch.filter(setups, given.only):
         began = time.perf_counter()
-        script = SETUPS[name].make(given.seed)
+        script = setups[name].make(given.seed)
         if given.fault is not None:
-            if not FAULTS[given.fault].fits(SETUPS[name]):
+            if not FAULTS[given.fault].fits(setups[name]):
                 continue
             FAULTS[given.fault].break_it(script)
+        script.lr = script.lr if given.lr is None else given.lr
         chance = float(script.val.labels.bincount().max() / len(script.val))
         first, last, before, after = train(script, given.steps)
         if wilson(round(after * len(script.val)), len(script.val))[0] <= chance or last >= first:

@@ -25,6 +25,7 @@ from fault_list import FAULTS
 from score import Row, summary
 from script import assemble
 from setups import SETUPS
+from strangers import STRANGERS
 from vitscope.core.environment import data_roots
 
 
@@ -52,7 +53,9 @@ def examined(case: Case, *, quick: bool) -> Row:
     else:
         row |= {
             "verdict": report.verdict,
-            "findings": [{"cause": one.cause, "confidence": one.confidence} for one in report.findings],
+            "findings": [
+                {name: one[name] for name in ("cause", "confidence", "numbers")} for one in report.as_json()["findings"]
+            ],
             "checks": {asked.check.name: round(asked.seconds, 3) for asked in report.asked},
             "failed": [f"{asked.check.name}: {asked.failed}" for asked in report.asked if asked.failed is not None],
         }
@@ -81,6 +84,7 @@ def main() -> None:
     parser.add_argument(
         "--only", action="append", default=[], help="faults, set-ups, keys or 'healthy', with wildcards"
     )
+    parser.add_argument("--strangers", action="store_true", help="networks the doctor was not tuned on (strangers.py)")
     parser.add_argument("--setups", action="append", default=[], help="no other set-ups than these")
     parser.add_argument("--seed", type=int, default=0, help="chooses set-ups, pictures and weights")
     parser.add_argument("--each", type=int, default=3, help="set-ups for each fault")
@@ -92,7 +96,8 @@ def main() -> None:
 
     torch.set_num_threads(given.threads)
     warnings.filterwarnings("ignore")  # of broken set-ups there are many
-    setups = [SETUPS[name] for name in given.setups] or [*SETUPS.values()]
+    known = STRANGERS if given.strangers else SETUPS
+    setups = [known[name] for name in given.setups] or [*known.values()]
     has_data = any((root / "cifar10").exists() for root in data_roots())
     left_out = [setup.name for setup in setups if not has_data and not setup.is_built_in]
     if left_out:

@@ -1,95 +1,111 @@
-"""Networks the doctor was not tuned on, as timm, torchvision, transformers and courses have them, with their usual
-optimisers and rates on CIFAR-10: what does it say of them?
+"""Networks the doctor was not tuned on, as timm, torchvision, transformers and courses have them, on CIFAR-10 with
+their usual optimisers and rates. What does it say of them, and of the faults in them?
 
-    OMP_NUM_THREADS=1 python bench/doctor/strangers.py --quick                   # about 7 minutes on one core
-    OMP_NUM_THREADS=1 python bench/doctor/strangers.py --quick --only 'tv/*'
-    OMP_NUM_THREADS=1 python bench/doctor/strangers.py --quick --prove           # and train what is called unwell
+    OMP_NUM_THREADS=1 python bench/doctor/run.py --strangers --quick --only healthy --healthy-seeds 1
+    OMP_NUM_THREADS=1 python bench/doctor/run.py --strangers --healthy-seeds 0
 
-Nobody knows beforehand which of them are healthy: made for pictures of 224 pixels, some are not at 32. So `--prove`
-trains those that are called unwell for some epochs, at their own rate and at the one that is proposed instead.
+Nobody knows beforehand which of them are healthy: made for pictures of 224 pixels, some are not at 32. So those that
+are called unwell are trained (`prove.py --strangers --only NAME`), at their own rate and at the one that is proposed
+(`--lr`).
 """
 
 from __future__ import annotations
 
-import argparse
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from fnmatch import fnmatch
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-import timm
 import torch
-import torchvision
-import transformers
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.utils.data import DataLoader, Dataset
-from torchvision.transforms import v2
 
-import vitscope
 from networks import EncoderViT, plain_cnn
-from pictures import Pictures, draw
+from pictures import draw
+from script import Script, crop_and_flip
+from setups import CIFAR, Healthy
 
-TRAIN, VAL, EPOCHS = 5000, 1000, 4
-MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
-
-
-@dataclass(frozen=True)
-class Stranger:
-    """A network and how it is usually trained."""
-
-    name: str
-    make: Callable[[], nn.Module]
-    optimizer: str
-    lr: float
-    batch: int = 128
-    is_augmented: bool = True
-
-    def optimizer_of(self, model: nn.Module, lr: float) -> torch.optim.Optimizer:
-        match self.optimizer:
-            case "sgd":
-                return torch.optim.SGD(model.parameters(), lr, momentum=0.9, weight_decay=5e-4)
-            case "plain sgd":
-                return torch.optim.SGD(model.parameters(), lr, momentum=0.9)
-            case "rmsprop":
-                return torch.optim.RMSprop(model.parameters(), lr)
-            case "adam":
-                return torch.optim.Adam(model.parameters(), lr)
-        return torch.optim.AdamW(model.parameters(), lr, weight_decay=0.05)
+STRANGERS: dict[str, Healthy] = {}
+OPTIMIZERS: dict[str, tuple[Callable[..., torch.optim.Optimizer], str, float]] = {
+    "sgd": (partial(torch.optim.SGD, momentum=0.9), "sgd", 5e-4),
+    "plain-sgd": (partial(torch.optim.SGD, momentum=0.9), "sgd", 0.0),
+    "rmsprop": (torch.optim.RMSprop, "rmsprop", 0.0),
+    "adam": (torch.optim.Adam, "adam", 0.0),
+    "adamw": (torch.optim.AdamW, "adamw", 0.05),
+}
+"""How each is made, what the fault benchmark calls it, and its weight decay."""
 
 
-class Rows(Dataset[tuple[Tensor, int]]):
-    """Normalised, and varied where that is asked for."""
+def _stranger(
+    name: str,
+    make: Callable[..., nn.Module],
+    optimizer: str,
+    lr: float,
+    *tags: str,
+    batch: int = 128,
+    is_augmented: bool = True,
+) -> None:
+    """Tags as those of our own set-ups; `vit` only where ten times the rate is surely too high. No warm-up, as most
+    scripts have none."""
+    make_optimizer, kind, weight_decay = OPTIMIZERS[optimizer]
+    whole = f"{name}, {optimizer} {lr:g}"
+    told = {*tags, "photographs", *(["sgd"] if kind == "sgd" else []), *(["augmented"] if is_augmented else [])}
 
-    def __init__(self, pictures: Pictures, *, is_augmented: bool = False) -> None:
-        self.pictures = pictures
-        varied = [v2.RandomCrop(32, 4), v2.RandomHorizontalFlip()] if is_augmented else []
-        self.prepared = v2.Compose([*varied, v2.Normalize(MEAN, STD)])
+    def make_script(seed: int) -> Script:
+        train, val = draw("cifar10", seed, img_size=32, in_chans=3, train=5000, val=1000)
+        return Script(
+            whole, seed, train, val, make, make_optimizer, lr, weight_decay, kind, batch_size=batch,
+            augment=crop_and_flip if is_augmented else None, warmup_steps=None, **CIFAR,
+        )  # fmt: skip
 
-    def __len__(self) -> int:
-        return len(self.pictures)
+    STRANGERS[whole] = Healthy(whole, "cifar10", frozenset(told), make_script)
 
-    def __getitem__(self, index: int) -> tuple[Tensor, int]:
-        if index >= len(self):
-            raise IndexError(index)
-        return self.prepared(self.pictures.images[index]), int(self.pictures.labels[index])
+
+def _of_torchvision(name: str) -> Callable[..., nn.Module]:
+    def make(num_classes: int = 10) -> nn.Module:
+        import torchvision
+
+        return torchvision.models.get_model(name, num_classes=num_classes)
+
+    return make
+
+
+def _of_timm(name: str, **settings: Any) -> Callable[..., nn.Module]:
+    def make(num_classes: int = 10) -> nn.Module:
+        import timm
+
+        return timm.create_model(name, num_classes=num_classes, **settings)
+
+    return make
+
+
+def mixer(num_classes: int = 10) -> nn.Module:
+    from timm.models.mlp_mixer import MlpMixer
+
+    return MlpMixer(num_classes=num_classes, img_size=32, patch_size=4, num_blocks=4, embed_dim=256)
+
+
+def resnet18_for_cifar(num_classes: int = 10) -> nn.Module:
+    model = _of_torchvision("resnet18")(num_classes=num_classes)
+    model.conv1, model.maxpool = nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.Identity()
+    return model
 
 
 class OfHuggingFace(nn.Module):
     """As people wrap them: pictures in, logits out."""
 
-    def __init__(self) -> None:
+    def __init__(self, num_classes: int = 10) -> None:
+        from transformers import ViTConfig, ViTForImageClassification
+
         super().__init__()
-        self.vit = transformers.ViTForImageClassification(
-            transformers.ViTConfig(
+        self.vit = ViTForImageClassification(
+            ViTConfig(
                 hidden_size=192,
                 num_hidden_layers=6,
                 num_attention_heads=3,
                 intermediate_size=768,
                 image_size=32,
                 patch_size=4,
-                num_labels=10,  # pyright: ignore[reportCallIssue]
+                num_labels=num_classes,  # pyright: ignore[reportCallIssue]
             )
         )
 
@@ -118,7 +134,7 @@ class Attention(nn.Module):
 class HandmadeViT(nn.Module):
     """First weights as PyTorch gives them; positions and class token of deviation 1."""
 
-    def __init__(self, dim: int = 192, depth: int = 6) -> None:
+    def __init__(self, num_classes: int = 10, dim: int = 192, depth: int = 6) -> None:
         super().__init__()
         self.to_tokens = nn.Conv2d(3, dim, 4, 4)
         self.positions, self.cls = nn.Parameter(torch.randn(1, 65, dim)), nn.Parameter(torch.randn(1, 1, dim))
@@ -127,7 +143,7 @@ class HandmadeViT(nn.Module):
             nn.Sequential(nn.LayerNorm(dim), nn.Linear(dim, 4 * dim), nn.GELU(), nn.Linear(4 * dim, dim))
             for _ in range(depth)
         )
-        self.head = nn.Sequential(nn.LayerNorm(dim), nn.Linear(dim, 10))
+        self.head = nn.Sequential(nn.LayerNorm(dim), nn.Linear(dim, num_classes))
 
     def forward(self, images: Tensor) -> Tensor:
         tokens = self.to_tokens(images).flatten(2).transpose(1, 2)
@@ -141,10 +157,10 @@ class HandmadeViT(nn.Module):
 class LeNet(nn.Module):
     """PyTorch's first tutorial."""
 
-    def __init__(self) -> None:
+    def __init__(self, num_classes: int = 10) -> None:
         super().__init__()
         self.conv1, self.conv2 = nn.Conv2d(3, 6, 5), nn.Conv2d(6, 16, 5)
-        self.fc1, self.fc2, self.fc3 = nn.Linear(400, 120), nn.Linear(120, 84), nn.Linear(84, 10)
+        self.fc1, self.fc2, self.fc3 = nn.Linear(400, 120), nn.Linear(120, 84), nn.Linear(84, num_classes)
 
     def forward(self, images: Tensor) -> Tensor:
         x = F.max_pool2d(F.relu(self.conv1(images)), 2)
@@ -152,133 +168,62 @@ class LeNet(nn.Module):
         return self.fc3(F.relu(self.fc2(F.relu(self.fc1(x)))))
 
 
-def tv(name: str) -> Callable[[], nn.Module]:
-    return lambda: torchvision.models.get_model(name, num_classes=10)
+def _dense(*hidden: int) -> Callable[..., nn.Module]:
+    """Layers of so many units, ReLU between them."""
+
+    def make(num_classes: int = 10) -> nn.Module:
+        layers: list[nn.Module] = [nn.Flatten()]
+        for into, out in zip((3072, *hidden), hidden, strict=False):
+            layers += [nn.Linear(into, out), nn.ReLU()]
+        return nn.Sequential(*layers, nn.Linear((3072, *hidden)[-1], num_classes))
+
+    return make
 
 
-def of_timm(name: str, **settings: Any) -> Callable[[], nn.Module]:
-    return lambda: timm.create_model(name, num_classes=10, **settings)
-
-
-def resnet18_for_cifar() -> nn.Module:
-    model = torchvision.models.resnet18(num_classes=10)
-    model.conv1, model.maxpool = nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.Identity()  # pyright: ignore[reportAttributeAccessIssue]
-    return model
-
-
-def mlp() -> nn.Module:
-    return nn.Sequential(
-        nn.Flatten(), nn.Linear(3072, 512), nn.ReLU(), nn.Linear(512, 256), nn.ReLU(), nn.Linear(256, 10)
-    )
+def _post_norm_encoder(num_classes: int = 10) -> nn.Module:
+    return EncoderViT(img_size=32, patch_size=4, norm_first=False, num_classes=num_classes)
 
 
 SMALL: dict[str, Any] = {"img_size": 32, "patch_size": 4, "depth": 6}
 SWIN: dict[str, Any] = {"img_size": 32, "patch_size": 2, "window_size": 4, "embed_dim": 48}
 SWIN |= {"depths": (2, 2, 2), "num_heads": (2, 4, 8)}
-STRANGERS = (
-    Stranger("tv/resnet18", tv("resnet18"), "sgd", 0.1),
-    Stranger("tv/resnet18", tv("resnet18"), "sgd", 0.01, 64),
-    Stranger("tv/resnet18", tv("resnet18"), "adam", 1e-3, 64, False),
-    Stranger("tv/resnet18", tv("resnet18"), "rmsprop", 1e-3, 64),
-    Stranger("tv/resnet18, 3x3 stem", resnet18_for_cifar, "sgd", 0.1),
-    Stranger("tv/resnet18, 3x3 stem", resnet18_for_cifar, "sgd", 0.05),
-    Stranger("tv/mobilenet_v2", tv("mobilenet_v2"), "sgd", 0.05),
-    Stranger("tv/mobilenet_v3_small", tv("mobilenet_v3_small"), "adamw", 1e-3, 64),
-    Stranger("tv/shufflenet_v2_x0_5", tv("shufflenet_v2_x0_5"), "sgd", 0.1),
-    Stranger("tv/vgg11_bn", tv("vgg11_bn"), "sgd", 0.05),
-    Stranger("tv/squeezenet1_1", tv("squeezenet1_1"), "adam", 1e-4, 64, False),
-    Stranger("tv/efficientnet_b0", tv("efficientnet_b0"), "adamw", 1e-3, 64),
-    Stranger("timm/vit_tiny_patch16_224, patch 4", of_timm("vit_tiny_patch16_224", **SMALL), "adamw", 1e-3),
-    Stranger("timm/vit_tiny_patch16_224, patch 4", of_timm("vit_tiny_patch16_224", **SMALL), "adamw", 3e-4, 64, False),
-    Stranger("timm/deit_tiny_patch16_224, patch 4", of_timm("deit_tiny_patch16_224", **SMALL), "adam", 1e-3),
-    Stranger("timm/cait_xxs24_224, patch 4", of_timm("cait_xxs24_224", **SMALL), "adamw", 1e-3),
-    Stranger("timm/swin_tiny, patch 2", of_timm("swin_tiny_patch4_window7_224", **SWIN), "adamw", 1e-3),
-    Stranger("timm/xcit_nano_12_p8_224", of_timm("xcit_nano_12_p8_224", img_size=32), "adamw", 5e-4, 64),
-    Stranger("timm/mobilevit_xxs", of_timm("mobilevit_xxs"), "adamw", 1e-3, 64),
-    Stranger("timm/convnext_atto", of_timm("convnext_atto"), "adamw", 4e-3),
-    Stranger("timm/convnext_atto", of_timm("convnext_atto"), "adamw", 1e-3),
-    Stranger("timm/poolformer_s12", of_timm("poolformer_s12"), "adamw", 1e-3, 64),
-    Stranger("timm/mixer_b16_224", of_timm("mixer_b16_224", img_size=32, num_blocks=4), "adamw", 1e-3, 128, False),
-    Stranger("timm/efficientnet_lite0", of_timm("efficientnet_lite0"), "sgd", 0.1),
-    Stranger("timm/regnetx_002", of_timm("regnetx_002"), "sgd", 0.1),
-    Stranger("timm/nf_resnet26", of_timm("nf_resnet26"), "sgd", 0.05),
-    Stranger("timm/resnet14t", of_timm("resnet14t"), "adamw", 1e-3, 64),
-    Stranger("transformers/ViT", OfHuggingFace, "adamw", 3e-4, 64),
-    Stranger("by hand/ViT", HandmadeViT, "adam", 1e-3),
-    Stranger("by hand/ViT", HandmadeViT, "adamw", 1e-4),
-    Stranger(
-        "by hand/TransformerEncoder, post-norm",
-        lambda: EncoderViT(img_size=32, patch_size=4, norm_first=False),
-        "adamw",
-        3e-4,
-    ),
-    Stranger("by hand/LeNet", LeNet, "plain sgd", 1e-3, 4, False),
-    Stranger("by hand/LeNet", LeNet, "adam", 1e-3, 64, False),
-    Stranger("by hand/CNN", plain_cnn, "plain sgd", 0.01, 64),
-    Stranger("by hand/MLP", mlp, "plain sgd", 0.01, 64, False),
-    Stranger(
-        "by hand/logistic regression", lambda: nn.Sequential(nn.Flatten(), nn.Linear(3072, 10)), "sgd", 0.01, 64, False
-    ),
+BN, DROPOUT, VIT = "batchnorm", "dropout", "vit"
+
+_stranger("torchvision resnet18", _of_torchvision("resnet18"), "sgd", 0.1, BN)
+_stranger("torchvision resnet18", _of_torchvision("resnet18"), "sgd", 0.01, BN, batch=64)
+_stranger("torchvision resnet18", _of_torchvision("resnet18"), "adam", 1e-3, BN, batch=64, is_augmented=False)
+_stranger("torchvision resnet18", _of_torchvision("resnet18"), "rmsprop", 1e-3, BN, batch=64)
+_stranger("torchvision resnet18 with a 3x3 stem", resnet18_for_cifar, "sgd", 0.1, BN)
+_stranger("torchvision resnet18 with a 3x3 stem", resnet18_for_cifar, "sgd", 0.05, BN)
+_stranger("torchvision mobilenet_v2", _of_torchvision("mobilenet_v2"), "sgd", 0.05, BN, DROPOUT)
+_stranger("torchvision mobilenet_v3_small", _of_torchvision("mobilenet_v3_small"), "adamw", 1e-3, BN, DROPOUT, batch=64)
+_stranger("torchvision shufflenet_v2_x0_5", _of_torchvision("shufflenet_v2_x0_5"), "sgd", 0.1, BN)
+_stranger("torchvision vgg11_bn", _of_torchvision("vgg11_bn"), "sgd", 0.05, BN, DROPOUT)
+_stranger(
+    "torchvision squeezenet1_1", _of_torchvision("squeezenet1_1"), "adam", 1e-4, DROPOUT, batch=64, is_augmented=False
 )
-
-
-def examined(one: Stranger, train: Pictures, val: Pictures, *, quick: bool) -> dict[str, Any]:
-    torch.manual_seed(0)
-    model = one.make()
-    report = vitscope.check_up(
-        model,
-        DataLoader(Rows(train, is_augmented=one.is_augmented), one.batch, shuffle=True),
-        val_loader=DataLoader(Rows(val), 256),
-        loss=nn.CrossEntropyLoss(),
-        optimizer=one.optimizer_of(model, one.lr),
-        quick=quick,
-    )
-    return report.as_json()
-
-
-def trained(one: Stranger, lr: float, train: Pictures, val: Pictures) -> Iterator[float]:
-    """Validation accuracy after each epoch."""
-    torch.manual_seed(0)
-    model = one.make()
-    optimizer = one.optimizer_of(model, lr)
-    loader = DataLoader(Rows(train, is_augmented=one.is_augmented), one.batch, shuffle=True, drop_last=True)
-    for _ in range(EPOCHS):
-        model.train()
-        for images, labels in loader:
-            optimizer.zero_grad()
-            F.cross_entropy(model(images), labels).backward()
-            optimizer.step()
-        model.eval()
-        with torch.no_grad():
-            right = sum(int((model(images).argmax(1) == labels).sum()) for images, labels in DataLoader(Rows(val), 256))
-        yield right / len(val)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="quick examinations; full ones without it")
-    parser.add_argument("--only", default="*", help="names that fit this pattern")
-    parser.add_argument("--prove", action="store_true", help=f"train those called unwell for {EPOCHS} epochs")
-    wish = parser.parse_args()
-    train, val = draw("cifar10", 0, img_size=32, in_chans=3, train=TRAIN, val=VAL)
-    verdicts: list[str] = []
-    for one in (one for one in STRANGERS if fnmatch(one.name, wish.only)):
-        began = time.perf_counter()
-        said = examined(one, train, val, quick=wish.quick)
-        verdicts.append(said["verdict"])
-        causes = ", ".join(f"{found['cause']} ({found['confidence']:.0%})" for found in said["findings"])
-        seconds = time.perf_counter() - began
-        print(
-            f"{one.name:38} {one.optimizer:9} {one.lr:<6g} {said['verdict']:12} {seconds:5.0f} s  {causes}", flush=True
-        )
-        if not (wish.prove and said["verdict"] == "unwell"):
-            continue
-        proposed = [found["numbers"].get("proposal") for found in said["findings"]]
-        for lr in (one.lr, *(lr for lr in proposed if lr)):
-            accuracies = ", ".join(f"{share:.1%}" for share in trained(one, lr, train, val))
-            print(f"    trained at {lr:g}: {accuracies} on validation", flush=True)
-    print(", ".join(f"{verdicts.count(name)} {name}" for name in dict.fromkeys(verdicts)))
-
-
-if __name__ == "__main__":
-    main()
+_stranger("torchvision efficientnet_b0", _of_torchvision("efficientnet_b0"), "adamw", 1e-3, BN, DROPOUT, batch=64)
+_stranger("timm vit_tiny", _of_timm("vit_tiny_patch16_224", **SMALL), "adamw", 1e-3, VIT)
+_stranger("timm vit_tiny", _of_timm("vit_tiny_patch16_224", **SMALL), "adamw", 3e-4, batch=64, is_augmented=False)
+_stranger("timm deit_tiny", _of_timm("deit_tiny_patch16_224", **SMALL), "adam", 1e-3, VIT)
+_stranger("timm cait_xxs24", _of_timm("cait_xxs24_224", **SMALL), "adamw", 1e-3, VIT)
+_stranger("timm swin_tiny", _of_timm("swin_tiny_patch4_window7_224", **SWIN), "adamw", 1e-3, VIT)
+_stranger("timm xcit_nano_12_p8", _of_timm("xcit_nano_12_p8_224", img_size=32), "adamw", 5e-4, BN, batch=64)
+_stranger("timm mobilevit_xxs", _of_timm("mobilevit_xxs"), "adamw", 1e-3, BN, batch=64)
+_stranger("timm convnext_atto", _of_timm("convnext_atto"), "adamw", 4e-3)
+_stranger("timm convnext_atto", _of_timm("convnext_atto"), "adamw", 1e-3)
+_stranger("timm poolformer_s12", _of_timm("poolformer_s12"), "adamw", 1e-3, batch=64)
+_stranger("timm MlpMixer", mixer, "adamw", 1e-3, is_augmented=False)
+_stranger("timm efficientnet_lite0", _of_timm("efficientnet_lite0"), "sgd", 0.1, BN)
+_stranger("timm regnetx_002", _of_timm("regnetx_002"), "sgd", 0.1, BN)
+_stranger("timm nf_resnet26", _of_timm("nf_resnet26"), "sgd", 0.05)
+_stranger("timm resnet14t", _of_timm("resnet14t"), "adamw", 1e-3, BN, batch=64)
+_stranger("transformers ViT", OfHuggingFace, "adamw", 3e-4, batch=64)
+_stranger("hand-written ViT", HandmadeViT, "adam", 1e-3, VIT)
+_stranger("hand-written ViT", HandmadeViT, "adamw", 1e-4)
+_stranger("TransformerEncoder, post-norm", _post_norm_encoder, "adamw", 3e-4, DROPOUT)
+_stranger("LeNet", LeNet, "plain-sgd", 1e-3, batch=4, is_augmented=False)
+_stranger("LeNet", LeNet, "adam", 1e-3, batch=64, is_augmented=False)
+_stranger("plain CNN", plain_cnn, "plain-sgd", 0.01, DROPOUT, batch=64)
+_stranger("MLP", _dense(512, 256), "plain-sgd", 0.01, batch=64, is_augmented=False)
+_stranger("logistic regression", _dense(), "sgd", 0.01, batch=64, is_augmented=False)
