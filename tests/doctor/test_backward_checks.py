@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -205,6 +206,27 @@ def test_gradients_that_explode(patient: Make) -> None:
     report = examined(patient(model))
     assert "gradients_exploding" in [finding.cause for finding in report.findings]
     assert "large_gradient" in [note.name for note in report.notes]
+
+
+def test_gradients_of_short_weights_before_batchnorm_do_not_explode(patient: Make) -> None:
+    """They are as long as the weights are short, whatever the model computes."""
+
+    model = healthy("resnet18")
+    with torch.no_grad():
+        next(weight for weight in model.parameters() if weight.ndim == 4).mul_(0.01)
+    report = examined(patient(model))
+    (asked,) = [asked for asked in report.asked if asked.check.name == "gradient_norms"]
+    assert asked.seen.measured["total"] > 1000
+    assert "gradients_exploding" not in [finding.cause for finding in report.findings]
+    assert {"large_gradient", "large_gradients"} <= {note.name for note in report.notes}
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_gradient_that_is_not_finite_is_told_before_batchnorm_too(patient: Make, value: float) -> None:
+    model = healthy("resnet18")
+    first = next(weight for weight in model.parameters() if weight.ndim == 4)
+    first.register_hook(lambda grad: torch.full_like(grad, value))
+    assert "gradients_exploding" in causes(patient(model))
 
 
 def test_units_that_no_picture_wakes(patient: Make) -> None:

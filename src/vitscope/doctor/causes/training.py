@@ -296,6 +296,16 @@ NOTES: tuple[Remark, ...] = (
         ),
     ),
     Remark(
+        name="rate_of_its_batch",
+        text=Text(
+            "With {pictures} pictures a step, as many as there was time for, a learning rate of {lr:.2g} is too high; training "
+            "has {batch}, and SGD's rate belongs to its batch: at {lower:.2g}, as much lower as these batches are smaller, "
+            "the loss comes down.",
+            "每步 {pictures} 张图片（检查时间只够这么多）时，学习率 {lr:.2g} 过高；但训练时每批有 {batch} 张，SGD 的学习率应与批次"
+            "大小相配：把学习率随批次缩小到 {lower:.2g} 后，损失会下降。",
+        ),
+    ),
+    Remark(
         name="classic_sweep",
         text=Text(
             "A classic sweep has its lowest loss at {lowest:.2g} and would propose {classic:.2g}; runs that hold their rate "

@@ -19,6 +19,7 @@ from vitscope.doctor.thresholds.training import (
     COMFORTABLE_UPDATE,
     CRAWL,
     HELD_STEPS,
+    LARGER_BATCH,
     LOST_TO_LOWER,
     LOW_LOSS,
     LOWEST_LR_RATIO,
@@ -110,9 +111,9 @@ def at_its_batch(test: LrTest, patient: Patient) -> HeldRun | None:
     """SGD's rate belongs to its batch: the fewer pictures, the noisier the gradient, and as much less of the rate does
     the same (Goyal et al. 2017). This is the pool's small batches at that rate. None where training's are no larger."""
     size, batch = len(pool_of(patient)[0][0]), patient.facts.batch_size
-    if batch is None or batch <= size or trainer_of(patient).optimizer_name != "sgd":
+    if batch is None or batch <= size:
         return None
-    return add(test, patient, test.own * size / batch)
+    return add(test, patient, test.own / min(batch / size, LARGER_BATCH))
 
 
 def _is_decided(run: HeldRun) -> bool:

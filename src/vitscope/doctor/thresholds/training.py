@@ -66,12 +66,11 @@ on easy pictures have 0.06 to 0.1 with SGD and learn all at once: who has (LOW_L
 REPLACED, REPLACED_STEPS = 0.3, 8
 """A step as long as this share of all weight matrices: after three such steps nothing of them is left. And after how
 many steps a run that takes them is ended; a third of these are at the full rate. The easiest tasks bear 0.1."""
-SCALE_FREE_SHARE, SCALE_FREE_LOOKED = 0.5, 0.8
-"""Of the weights' numbers, looked at from the largest matrix on until so many are: from half on, SGD's first steps tell
-little of the run. ResNet-18 and ShuffleNet with BatchNorm: 0.99 and more; VGG-11 with it, whose last layers have none,
-0; ViTs 0."""
-SCALE_FREE_CHANGE, SCALE_FREE_PICTURES = 0.05, 8
-"""Of the logits' length at most where the length of a matrix is not seen. BatchNorm's epsilon leaves 1e-3."""
+BEFORE_NORM_SHARE = 0.5
+"""Of the trained weights that stand before BatchNorm: from here on SGD's first steps tell little of the run. ResNet-18,
+ShuffleNet, MobileNet: 0.97 and more; VGG-11 with BatchNorm, whose last layers have none, 0.07; ViTs 0."""
+LARGER_BATCH = 10.0
+"""Times the pictures of a step that a larger batch excuses a rate at most; nobody scales it further unseen."""
 COMFORTABLE_UPDATE = 0.03
 """Up to here steps are of a usual size."""
 SLOW_UPDATE = 1e-3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from vitscope.doctor.before_norm import weights_before_batch_norm
 from vitscope.doctor.finding import Finding, Note, Seen
 from vitscope.doctor.modes import train_without_chance
 from vitscope.doctor.one_step import mean_gradient
@@ -25,8 +26,9 @@ def norms(patient: Patient) -> Seen:
     grads = mean_gradient(patient, images, labels)
     if not grads:
         return Seen(left_out="no_gradients")
-    layers = {name: float(grad.float().norm()) for name, grad in grads.items() if grad.ndim >= 2}
-    total = math.sqrt(sum(float(grad.float().pow(2).sum()) for grad in grads.values()))
+    every = {name: float(grad.float().norm()) for name, grad in grads.items()}
+    layers = {name: norm for name, norm in every.items() if grads[name].ndim >= 2}
+    total = math.hypot(*every.values())
     picture = Picture(
         "Gradient norm of each layer", "layer", "norm", [Line("norm", list(layers), list(layers.values()))],
         kind="bars", log_y=True, level=LARGE_LAYER_NORM,
@@ -35,20 +37,31 @@ def norms(patient: Patient) -> Seen:
     large = [name for name, norm in layers.items() if norm > LARGE_LAYER_NORM]
     for name in large[:5]:
         seen.notes.append(Note("large_gradient", {"name": name, "norm": layers[name]}))
-    if NAMED_NORM < total <= EXPLODING_NORM:
-        seen.notes.append(Note("large_gradients", {"total": total}))
-    if not math.isfinite(total) or total > EXPLODING_NORM:
-        worst = max(layers, key=lambda name: layers[name] if math.isfinite(layers[name]) else math.inf)
-        numbers = {"total": total, "worst": worst, "norm": layers[worst]}
-        seen.findings.append(Finding("gradients_exploding", 0.6, numbers, picture=picture))
+    if total > NAMED_NORM or not math.isfinite(total):
+        exploding = _exploding(patient, every, picture)
+        seen.findings += exploding
+        seen.notes += [] if exploding else [Note("large_gradients", {"total": total})]
     elif total < VANISHING_NORM:
         seen.findings.append(Finding("gradients_vanishing", 0.8, _fading(layers) | {"total": total}, picture=picture))
-    else:
+    if math.isfinite(total) and total >= VANISHING_NORM and not seen.findings:
         fading = _fading(layers)
         seen.measured["first_to_last"] = fading["ratio"]
         if 0 < fading["ratio"] < FADING_RATIO:
             seen.findings.append(Finding("gradients_vanishing", 0.65, fading | {"total": total}, picture=picture))
     return seen
+
+
+def _exploding(patient: Patient, every: dict[str, float], picture: Picture) -> list[Finding]:
+    """Weights before BatchNorm are left out: the shorter they are, the longer their gradient."""
+    told = every
+    if math.hypot(*every.values()) > EXPLODING_NORM:
+        free = weights_before_batch_norm(patient)
+        told = {name: norm for name, norm in every.items() if name not in free or not math.isfinite(norm)}
+    total = math.hypot(*told.values())
+    if total <= EXPLODING_NORM:
+        return []
+    worst = max(told, key=lambda name: told[name] if math.isfinite(told[name]) else math.inf)
+    return [Finding("gradients_exploding", 0.6, {"total": total, "worst": worst, "norm": told[worst]}, picture=picture)]
 
 
 def _fading(layers: dict[str, float]) -> dict[str, float]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from vitscope.core.config import updated
 from vitscope.doctor.anatomy import looks_trained
+from vitscope.doctor.before_norm import share_before_batch_norm
 from vitscope.doctor.checks.training.held_picture import picture_of, plain
 from vitscope.doctor.experiments.held import HeldRun, Known, pool_of, trainer_of
 from vitscope.doctor.experiments.long_run import Beside, at_real_batch, beside
@@ -24,13 +25,13 @@ from vitscope.doctor.experiments.lr_test import (
     rounded,
     way_of,
 )
-from vitscope.doctor.experiments.scale_free import scale_free_share
 from vitscope.doctor.finding import Change, Finding, Note, Seen
 from vitscope.doctor.patient import Patient
 from vitscope.doctor.thresholds.training import (
+    BEFORE_NORM_SHARE,
     LOOK_ABOVE_SECONDS,
     LR_TOO_LOW_RATIO,
-    SCALE_FREE_SHARE,
+    PLAIN_FALL,
     SLOW_UPDATE,
     SLOW_UPDATE_OF_TRAINED,
     USUAL_LR,
@@ -68,7 +69,9 @@ def _judged(patient: Patient, test: LrTest, *, looks_above: bool = False) -> See
     finding: Finding | None = None
     # Where a tenth is lost too, a hundredth may not be.
     if "diverges" in (way_of(own), way_of(lower)) or is_too_high(own, lower) or has_large_steps(own):
-        finding = None if _is_of_its_batch(patient, test) else _too_high(patient, test)
+        if (of_its_batch := _of_its_batch(patient, test)) is not None:
+            return _seen(test, None, of_its_batch)
+        finding = _too_high(patient, test)
     elif own.move < _slow_for(patient):
         higher = add(test, patient, test.own * LR_TOO_LOW_RATIO)
         finding = _too_low(patient, test, higher) if is_too_low(own, higher) else None
@@ -78,11 +81,26 @@ def _judged(patient: Patient, test: LrTest, *, looks_above: bool = False) -> See
     return _seen(test, finding)
 
 
-def _is_of_its_batch(patient: Patient, test: LrTest) -> bool:
-    """Whether the rate is too high with the pool's few pictures, and not with as many as training has. What is lost in
-    a few steps is lost with any."""
-    run = None if test.runs[test.own].is_lost else at_its_batch(test, patient)
-    return run is not None and way_of(run) == "falls" and not has_large_steps(run)
+def _of_its_batch(patient: Patient, test: LrTest) -> Note | None:
+    """Where the rate is too high with the pool's few pictures, and not with as many as training has. What is lost in a
+    few steps is lost with any."""
+    if test.runs[test.own].is_lost or _healing_share(patient) is None:
+        return None
+    run = at_its_batch(test, patient)
+    if run is None or way_of(run) != "falls" or has_large_steps(run):
+        return None
+    numbers = {"lr": test.own, "pictures": len(pool_of(patient)[0][0]), "lower": run.lr}
+    return Note("rate_of_its_batch", numbers | {"batch": patient.facts.batch_size})
+
+
+def _healing_share(patient: Patient) -> float | None:
+    """Of the weights, whose steps shrink as they grow; None where that are few, or the optimiser's steps are as long
+    whatever the gradient."""
+    if "healing" not in patient.tried:
+        trainer = trainer_of(patient)
+        share = share_before_batch_norm(patient, trainer.moved) if trainer.optimizer_name == "sgd" else 0.0
+        patient.tried["healing"] = share if share >= BEFORE_NORM_SHARE else None
+    return patient.tried["healing"]
 
 
 def _slow_for(patient: Patient) -> float:
@@ -122,10 +140,9 @@ def _too_high(patient: Patient, test: LrTest) -> Finding | None:
     numbers |= {"lost_after": len(own.losses)} if own.is_lost else {"move": own.move * 100}
     if fresh is not None and fresh.harm == "harms":
         numbers |= {"fresh_steps": fresh.steps, "fresh_own": fresh.own, "fresh_better": fresh.other}
-    if not own.is_lost and trainer_of(patient).optimizer_name == "sgd":
-        share = scale_free_share(patient)
-        if share >= SCALE_FREE_SHARE:
-            sure, numbers = min(sure, 0.45), numbers | {"scale_free": share}
+    is_learning = own.fall > PLAIN_FALL * abs(own.start) and (fresh is None or fresh.harm != "harms")
+    if is_learning and (share := _healing_share(patient)) is not None:
+        sure, numbers = 0.45, numbers | {"before_norm": share}
     changes = _changes(patient, test.proposal)
     return Finding("lr_too_high", sure, numbers, changes, picture_of(test.in_order()))
 
@@ -189,13 +206,14 @@ def _changes(patient: Patient, lr: float) -> tuple[Change, ...]:
     return (Change("optim.lr", float(f"{lr / scale:.1e}")),)
 
 
-def _seen(test: LrTest, finding: Finding | None) -> Seen:
+def _seen(test: LrTest, finding: Finding | None, note: Note | None = None) -> Seen:
     runs = test.in_order()
     measured = {**_measured(test.runs[test.own]), "edge": test.edge, "proposal": test.proposal}
     measured["runs"] = {f"{run.lr:.2g}": {"end": plain(run.end), "way": way_of(run)} for run in runs}
     seen = Seen(measured=measured, findings=[finding] if finding is not None else [], picture=picture_of(runs))
-    if finding is not None and "scale_free" in finding.numbers:
-        seen.notes.append(Note("rate_may_heal", {"share": finding.numbers["scale_free"]}))
+    if finding is not None and "before_norm" in finding.numbers:
+        note = Note("rate_may_heal", {"share": finding.numbers["before_norm"]})
+    seen.notes += [] if note is None else [note]
     return seen
 
 
