@@ -122,7 +122,7 @@ def summed_loss(script: Script) -> None:
     script.clip_norm = None
 
 
-@FAULTS(*TOO_FAST, "accumulation_not_divided", "does_not_learn", needs=("sgd",), is_listed=False)
+@FAULTS("gradients_not_zeroed", needs=("sgd",), is_listed=False)
 def grad_never_zeroed(script: Script) -> None:
     """optimizer.zero_grad() forgotten"""
     script.zeroes_grad, script.has_own_step, script.clip_norm = False, True, None

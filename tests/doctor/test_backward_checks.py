@@ -264,6 +264,29 @@ def test_accumulation_over_several_calls(patient: Make, divides: bool) -> None:
     assert found == ([] if divides else ["accumulation_not_divided"])
 
 
+@pytest.mark.parametrize("name", ["vit_tiny", "plain cnn", "resnet18"])
+@pytest.mark.parametrize("zeroes", ["never", "before", "after"])
+@pytest.mark.parametrize("clips", [False, True])
+def test_gradients_that_are_never_zeroed(patient: Make, name: str, zeroes: str, clips: bool) -> None:
+    model = healthy(name)
+    optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9)
+
+    def step(images: Tensor, labels: Tensor) -> None:
+        if zeroes == "before":
+            optimizer.zero_grad(set_to_none=False)
+        F.cross_entropy(model(images), labels).backward()
+        if clips:
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        if zeroes == "after":
+            optimizer.zero_grad(set_to_none=False)
+
+    report = examined(patient(model, optimizer=optimizer, step=step))
+    assert [one.cause for one in report.findings] == (["gradients_not_zeroed"] if zeroes == "never" else [])
+    (asked,) = [asked for asked in report.asked if asked.check.name == "gradient_zeroed"]
+    assert (asked.seen.measured["left"] > 0) == (zeroes != "after")
+
+
 def test_a_step_that_never_updates_is_not_called_healthy(patient: Make) -> None:
     model = small_vit()
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,3 +90,13 @@ def mean_gradient(patient: Patient, images: Tensor, labels: Tensor) -> dict[str,
     grads = {name: one.grad.detach().clone() for name, one in patient.model.named_parameters() if one.grad is not None}
     patient.model.zero_grad(set_to_none=True)
     return grads
+
+
+def cosine_of(one: dict[str, Tensor], other: dict[str, Tensor], names: Collection[str]) -> float:
+    """Of the angle between two gradients, all of these parameters together."""
+    product = sum(float((one[name].float() * other[name].float()).sum()) for name in names)
+    return product / max(length_of(one, names) * length_of(other, names), 1e-30)
+
+
+def length_of(grads: dict[str, Tensor], names: Collection[str]) -> float:
+    return math.sqrt(sum(float(grads[name].float().pow(2).sum()) for name in names))

@@ -155,6 +155,25 @@ CAUSES: tuple[Cause, ...] = (
         effect=Text("The same update as one large batch.", "与一个大批次的更新完全一致。"),
     ),
     Cause(
+        name="gradients_not_zeroed",
+        title=Text("Gradients are never set back to zero", "梯度从未清零"),
+        evidence=Text(
+            "A step left gradients behind in {left} of {of} parameters; turned against the gradient, they turned the next "
+            "step with them (cosine {cosine:.2f}, and 1 where a step begins anew).",
+            "一步之后 {of} 个参数中有 {left} 个留有梯度；把它们反向之后，下一步也随之反向（余弦 {cosine:.2f}；每步清零时应为 1）。",
+        ),
+        cost=Text(
+            "Each step goes along the sum of all gradients so far: momentum without an end, which grows until the loss swings "
+            "or diverges.",
+            "每一步都沿着至今所有梯度之和前进：相当于永不衰减的动量，会越来越大，直到损失震荡或发散。",
+        ),
+        action=Text(
+            "Call optimizer.zero_grad() in every step, before backward().",
+            "每一步在 backward() 之前调用 optimizer.zero_grad()。",
+        ),
+        effect=Text("Each step follows the gradient of its own batch.", "每一步只遵循本批次的梯度。"),
+    ),
+    Cause(
         name="clip_too_small",
         title=Text("Gradients are clipped to almost nothing", "梯度被裁剪得几乎为零"),
         evidence=Text(

@@ -58,6 +58,9 @@ SAME_DIRECTION = 0.8
 UPHILL = 0.1
 """Cosine between the first step of an optimiser and the gradient of the loss. Down is below 0 for all of them: -1
 (SGD), -0.5 to -0.9 (Adam, Muon); a wrong sign turns it round."""
+PLANTED_TIMES, CARRIED_OVER = 8.0, -0.5
+"""What is put in the place of a gradient that a step left behind, in lengths of the gradient, against it; and the
+cosine from which the next step took it along: -1 then, but for dropout inside functions, and 1 where it begins anew."""
 SUMMED_TIMES = 1.5
 """The optimiser's gradient against the mean gradient. Healthy: 1 to within 1e-3, and 1.08 where attention draws its
 dropout in a function that cannot be stilled."""

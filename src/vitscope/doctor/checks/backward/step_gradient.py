@@ -10,7 +10,7 @@ from torch import Tensor
 
 from vitscope.doctor.finding import Change, Finding, Note, Seen
 from vitscope.doctor.modes import train_without_chance
-from vitscope.doctor.one_step import StepSeen, mean_gradient, step_batch, watch_step
+from vitscope.doctor.one_step import StepSeen, cosine_of, length_of, mean_gradient, step_batch, watch_step
 from vitscope.doctor.patient import Patient
 from vitscope.doctor.still import still
 from vitscope.doctor.thresholds.backward import (
@@ -40,11 +40,10 @@ def step_gradient(patient: Patient) -> Seen:
     if step is None:
         return Seen(left_out="no_update_came")
     names = [name for name in step.grads if name in mean]
-    norm, given = _norm(mean, names), _norm(step.grads, names)
+    norm, given = length_of(mean, names), length_of(step.grads, names)
     if norm == 0 or given == 0:
         return Seen(left_out="no_gradients")
-    product = sum(float((step.grads[name].float() * mean[name].float()).sum()) for name in names)
-    times, cosine = given / norm, product / (norm * given)
+    times, cosine = given / norm, cosine_of(step.grads, mean, names)
     seen = Seen(measured={"norm": norm, "given": given, "times": times, "cosine": cosine, "calls": step.calls})
     if is_new:  # what an optimiser remembers of other batches may point anywhere
         seen.measured["uphill"] = uphill = _uphill(step, mean, names)
@@ -76,10 +75,5 @@ def _without_decay(group: dict[str, Any]) -> None:
 
 def _uphill(step: StepSeen, mean: dict[str, Tensor], names: list[str]) -> float:
     """Cosine between the way the weights went and the way the loss rises: any sound first step has one below 0."""
-    moves = {name: step.update(name).float() for name in names}
-    along = sum(float((moves[name] * mean[name].float()).sum()) for name in names)
-    return along / max(_norm(moves, names) * _norm(mean, names), 1e-30)
-
-
-def _norm(grads: dict[str, Tensor], names: list[str]) -> float:
-    return math.sqrt(sum(float(grads[name].float().pow(2).sum()) for name in names))
+    moves = {name: step.update(name) for name in names}
+    return cosine_of(moves, mean, names)
