@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 import torch
 
 from doctor.conftest import loader_of, pictures, small_vit
@@ -53,31 +54,50 @@ def test_near_copies_leak_too(patient: Make) -> None:
     assert seen.findings[0].numbers["kind"] == "near"
 
 
-def test_copies_that_training_shifts_and_mirrors(patient: Make) -> None:
-    """A loader varies them, so that no two pictures are equal, nor look alike pixel by pixel."""
+class Varied(torch.utils.data.Dataset[tuple[torch.Tensor, torch.Tensor]]):
+    """Shifted and mirrored, so that no two pictures are equal, nor look alike pixel by pixel."""
+
+    def __init__(self, rows: torch.Tensor, classes: torch.Tensor) -> None:
+        self.rows, self.classes = rows, classes
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+        down, across, mirrored = torch.randint(0, 5, (3,)).tolist()
+        padded = torch.nn.functional.pad(self.rows[index], (2, 2, 2, 2))[:, down : down + 16, across : across + 16]
+        return padded.flip(-1) if mirrored % 2 else padded, self.classes[index]
+
+
+def varied(images: torch.Tensor, labels: torch.Tensor, *val: torch.Tensor) -> Patient:
+    loader = torch.utils.data.DataLoader(Varied(images, labels), 32)
+    return module_patient(small_vit(), loader, val_loader=loader_of(*val) if val else None)
+
+
+def test_copies_that_training_shifts_and_mirrors() -> None:
     images, labels = pictures()
-    val_images, val_labels = pictures(128, seed=1)
-    everything, classes = torch.cat([images, val_images]), torch.cat([labels, val_labels])
+    val = pictures(128, seed=1)
+    both = varied(torch.cat([images, val[0]]), torch.cat([labels, val[1]]), *val)
+    assert causes(leaks(both)) == ["validation_leaked"]
+    assert causes(leaks(varied(images, labels, *val))) == []
 
-    class Varied(torch.utils.data.Dataset[tuple[torch.Tensor, torch.Tensor]]):
-        def __init__(self, rows: torch.Tensor) -> None:
-            self.rows = rows
 
-        def __len__(self) -> int:
-            return len(self.rows)
+@pytest.mark.parametrize("different", [4, 10, 20])
+def test_a_few_pictures_shifted_and_mirrored_again_and_again(different: int) -> None:
+    images, labels = pictures()
+    which = torch.arange(512) % different
+    seen = copies(varied(images[which], labels[which]))
+    assert causes(seen) == ["duplicate_only_data"]
+    assert abs(seen.findings[0].numbers["distinct"] - different) <= 0.3 * different
 
-        def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
-            down, across, mirrored = torch.randint(0, 5, (3,)).tolist()
-            padded = torch.nn.functional.pad(self.rows[index], (2, 2, 2, 2))[:, down : down + 16, across : across + 16]
-            return padded.flip(-1) if mirrored % 2 else padded, classes[index]
 
-    def found(rows: torch.Tensor) -> list[str]:
-        loader = torch.utils.data.DataLoader(Varied(rows), 32)
-        one = module_patient(small_vit(), loader, val_loader=loader_of(val_images, val_labels))
-        return causes(leaks(one))
-
-    assert found(everything) == ["validation_leaked"]
-    assert found(images) == []
+def test_pictures_shown_shifted_three_times_are_no_fault() -> None:
+    images, labels = pictures()
+    which = torch.arange(512) // 3
+    seen = copies(varied(images[which], labels[which]))
+    assert causes(seen) == []
+    assert seen.measured["distinct"] > 100
+    assert causes(copies(varied(images, labels))) == []
 
 
 def test_one_copy_is_a_note(patient: Make) -> None:

@@ -31,6 +31,8 @@ FLAT_SHARE = 0.5
 DISTINCT_SHARE = 0.2
 """Distinct pictures among all: five copies of each. Repeated augmentation and balanced sampling show pictures two to
 four times."""
+COPIES_SOUGHT = 96
+"""Pictures that are looked for among the others kept, shifted or mirrored: a tenth of a second."""
 LEAKED_SHARE = 0.05
 """Of validation pictures that training has too. CIFAR-10 has 0.3 % by nature; no healthy set we have reaches 1 %."""
 LEAKED_PICTURES = 3
