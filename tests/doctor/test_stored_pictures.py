@@ -15,7 +15,8 @@ from doctor.test_test_part import VIT, write
 from vitscope.data.config import AugmentConfig, DataConfig
 from vitscope.data.dataset import open_dataset
 from vitscope.doctor.checks.data import stored
-from vitscope.doctor.checks.data.stored import common, read_part
+from vitscope.doctor.checks.data.in_both import common
+from vitscope.doctor.checks.data.stored import read_part
 from vitscope.doctor.examination import Report
 from vitscope.doctor.settings_door import examine_settings
 from vitscope.train.config import LoopConfig, TrainConfig, named_model
@@ -112,7 +113,7 @@ def test_what_was_read_stands_for_all(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (len(train.prints), len(test.prints), train.total) == (30, 30, 72)
     found = common(train, test)
     assert found.kind == "exact"
-    assert found.share == min(1.0, found.found / 30 * 72 / 30)
+    assert found.share == pytest.approx(found.found / 30 * 72 / 30)
     assert found.found > 3
 
 

@@ -11,8 +11,9 @@ from vitscope.data.dataset import Dataset
 from vitscope.data.survey.near import SIDE, near_pairs
 from vitscope.doctor.checks.data.cropped import found_cropped
 from vitscope.doctor.checks.data.held_back import given_as_test, leak_into_test
+from vitscope.doctor.checks.data.in_both import Common, common
 from vitscope.doctor.checks.data.plain import is_varied
-from vitscope.doctor.checks.data.stored import Common, common, stored_part
+from vitscope.doctor.checks.data.stored import stored_part
 from vitscope.doctor.finding import Finding, Note, Seen
 from vitscope.doctor.glance import Glance, glance
 from vitscope.doctor.patient import Patient
