@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from vitscope.doctor.checks.data.alike import families
 from vitscope.doctor.checks.data.stored import StoredPart
-from vitscope.doctor.thresholds.data import LEAKED_SHARE
+from vitscope.doctor.thresholds.data import LEAKED_PICTURES, LEAKED_SHARE
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,15 @@ class Common:
     """exact: byte by byte; near: they look the same; cropped: a piece of one is in the other."""
     is_least: bool = False
     """Whether the share says nothing of those that were not looked at."""
+
+    @property
+    def verdict(self) -> Literal["leaked", "few", "unclear"] | None:
+        """unclear: so few were looked at that these may be chance, or some of many."""
+        if not self.found:
+            return None
+        if self.share >= LEAKED_SHARE:
+            return "leaked" if self.found >= LEAKED_PICTURES else "unclear"
+        return "unclear" if self.is_least else "few"
 
     @property
     def numbers(self) -> dict[str, Any]:
