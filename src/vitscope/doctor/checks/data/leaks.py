@@ -15,7 +15,7 @@ from vitscope.doctor.checks.data.cropped import found_cropped
 from vitscope.doctor.checks.data.held_back import given_as_test, leak_into_test
 from vitscope.doctor.checks.data.in_both import Common, common
 from vitscope.doctor.checks.data.plain import is_varied
-from vitscope.doctor.checks.data.stored import stored_part
+from vitscope.doctor.checks.data.stored import let_go_of_stored, stored_part
 from vitscope.doctor.finding import Finding, Note, Seen
 from vitscope.doctor.glance import Glance, glance
 from vitscope.doctor.patient import Patient
@@ -29,6 +29,7 @@ def leaks(patient: Patient) -> Seen:
         seen.findings += [one for one in told if isinstance(one, Finding)]
         seen.notes += [one for one in told if isinstance(one, Note)]
         seen.measured["test_found"] = next((one.numbers["found"] for one in told[:1] if one is not None), 0)
+    let_go_of_stored(patient)  # nobody asks for them later
     return seen
 
 

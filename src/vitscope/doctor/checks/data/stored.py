@@ -79,7 +79,7 @@ class StoredPart:
                 one = np.asarray(picture.resize((SIDE, SIDE), Image.Resampling.BILINEAR))
             except (BadImageError, MemoryError, OSError, ValueError):
                 continue
-            if int(one.max()) != int(one.min()):
+            if (one != one[0, 0]).any():
                 found.append(one)
         self.kept.clear()
         return np.stack(found) if found else np.empty((0, SIDE, SIDE, 3), np.uint8)
@@ -91,6 +91,12 @@ def stored_part(patient: Patient, dataset: Dataset, part: str) -> StoredPart:
     if held is None:
         held = patient.glances[f"stored {part}"] = read_part(dataset, part)
     return held
+
+
+def let_go_of_stored(patient: Patient) -> None:
+    """For the last who asks: the pictures of three parts may be some hundred megabytes."""
+    for part in PARTS:
+        patient.glances.pop(f"stored {part}", None)
 
 
 def read_part(dataset: Dataset, part: str) -> StoredPart:
