@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,16 +10,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-from data.pictures_in_memory import InMemory, dataset_of
+from data.pictures_in_memory import InMemory, dataset_of, encoded, photograph
 from doctor.seen import causes
+from doctor.test_stored_pictures import settings
 from doctor.test_test_part import write
 from vitscope.data.dataset import Dataset, open_dataset
 from vitscope.data.sources.source import Source, Stored
-from vitscope.doctor.checks.data import stored
+from vitscope.doctor.checks.data import plain, stored
 from vitscope.doctor.checks.data.held_back import leak_into_test
 from vitscope.doctor.checks.data.in_both import Common, common
+from vitscope.doctor.checks.data.plain import plain_pictures
 from vitscope.doctor.checks.data.stored import StoredPart, read_part
+from vitscope.doctor.checks.data.truth import truth_of_labels
+from vitscope.doctor.config_patient import config_patient
 from vitscope.doctor.finding import Note, Seen
 
 CLASSES, TRAIN, TEST = 10, 900, 200
@@ -47,7 +53,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         return read(source, index)
 
     monkeypatch.setattr(InMemory, "read", slow)
-    monkeypatch.setattr(stored, "time", SimpleNamespace(perf_counter=lambda: clock.now))
+    for module in (stored, plain):
+        monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: clock.now))
     return clock
 
 
@@ -182,3 +189,29 @@ def test_slow_decoding_ends_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     part = read_part(open_dataset(str(tmp_path)), "train")
     assert len(part.kept) == 54
     assert len(part.small) == 11, "a half second, and the one that was begun"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "count"),
+    [(0.0001, 500), (0.0051, 392), (0.0151, 200), (0.051, 78), (5.0, 0)],
+    ids=["quick", "two seconds", "a few more for enough to judge", "four seconds", "hopeless"],
+)
+def test_pictures_for_judging_labels_come_in_time_or_not_at_all(
+    seconds: float, count: int, clock: SimpleNamespace
+) -> None:
+    clock.seconds = seconds
+    dataset = dataset_of({"train": [encoded(photograph(number, 24)) for number in range(500)]})
+    images, labels = plain_pictures(dataset, "train", 500)
+    assert images.shape == (count, 3, 32, 32)
+    assert labels.shape == (count,)
+    assert labels.dtype == torch.int64
+
+
+def test_without_a_picture_in_time_nothing_is_said_of_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed, part in enumerate(("train", "val", "test")):
+        write(tmp_path, part, seed=seed)
+    config = settings(tmp_path)
+    patient = config_patient(config, open_dataset(config.data), torch.device("cpu"))
+    monkeypatch.setattr(plain, "time", SimpleNamespace(perf_counter=itertools.count(step=5).__next__))
+    assert truth_of_labels(patient).left_out == "too_few_to_judge"
+    patient.close()
