@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import shutil
+import threading
 import warnings
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from vitscope.data.loaders.loader import Batch, Loader
 from vitscope.data.loaders.storage import Storage, common_size, decode_all, load_pictures, plan_storage
 from vitscope.data.order import Lane, epoch_order
 from vitscope.data.preprocess import preprocess
+from vitscope.data.sources.source import Stored
 
 SET = DataConfig(name="shapes:size=16,count=300", batch_size=32, loader="device")
 COLOUR = SET.preprocess((16, 16), 3)
@@ -190,6 +192,29 @@ def test_pictures_are_decoded_once_and_kept(shapes: Dataset, monkeypatch: pytest
     np.testing.assert_array_equal(first, again)
     other = updated(COLOUR, mean=(0.1, 0.2, 0.3))  # normalisation comes later and needs no other copy
     load_pictures(shapes.source, plan_storage((16, 16), other, None, 10**8))
+
+
+@pytest.mark.parametrize(("side", "threads"), [(32, 0), (128, 2)])
+def test_small_pictures_for_a_large_model_are_decoded_in_threads(
+    shapes: Dataset, side: int, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is made of them is the work, not what is read. Two threads that begin meet; one alone would wait in vain."""
+    decoding: set[threading.Thread] = set()
+    meeting = threading.Barrier(2, timeout=20)
+    pixels = Storage.pixels
+
+    def counted(storage: Storage, stored: Stored) -> np.ndarray:
+        here = threading.current_thread()
+        if here is not threading.main_thread() and here not in decoding:
+            decoding.add(here)
+            meeting.wait()
+        return pixels(storage, stored)
+
+    monkeypatch.setattr(storage_module, "usable_cpus", lambda: 2)
+    monkeypatch.setattr(Storage, "pixels", counted)
+    pictures, bad, _ = decode_all(shapes.source, Storage(SET.preprocess((side, side), 3), 10**6))
+    assert (len(pictures), bad) == (300, [])
+    assert len(decoding) == threads
 
 
 def test_the_cache_follows_content_and_settings(shapes: Dataset) -> None:

@@ -14,7 +14,7 @@ from transform_samples import keys, pictures, same_frequencies
 
 from vitscope.data.draws import integers
 from vitscope.data.transforms.histogram import autocontrast_tables, equalize_tables, look_up
-from vitscope.data.transforms.randaugment import OPERATIONS, RandAugment, variants
+from vitscope.data.transforms.randaugment import BINS, MOVES, OPERATIONS, RandAugment, variants
 from vitscope.data.transforms.streams import Stream
 
 LIKELY = 1e-3
@@ -53,6 +53,18 @@ def test_every_operation_is_torchvisions(channels: int, size: tuple[int, int], m
     ours = augment.vary(everything, torch.arange(len(table)).repeat(len(images)))
     for i, (mine, image) in enumerate(zip(ours, everything, strict=True)):
         assert torch.equal(mine, theirs(image, *table[i % len(table)])), table[i % len(table)]
+
+
+@pytest.mark.parametrize("size", [(23, 23), (62, 38)])
+@pytest.mark.parametrize("magnitude", range(BINS))
+def test_of_two_pixels_as_near_the_same_is_taken(size: tuple[int, int], magnitude: int) -> None:
+    """Every pixel has its own number. A shear of 0.12 ends halfway between pixels, where the last bit decides."""
+    numbers = torch.arange(1, size[0] * size[1] + 1, dtype=torch.float32).view(1, *size)
+    augment = RandAugment(1, magnitude, size)
+    for number, (name, strength) in enumerate(variants(magnitude, size)):
+        if name in MOVES:
+            source = augment.source[augment.move[number]].view(1, *size)
+            assert torch.equal(source + 1.0, theirs(numbers, name, strength)), (name, strength)
 
 
 def test_large_pictures_too() -> None:

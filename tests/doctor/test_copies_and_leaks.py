@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from doctor.conftest import loader_of, pictures, small_vit
 from doctor.seen import causes, notes
 from vitscope.doctor.checks.data.copies import copies
 from vitscope.doctor.checks.data.leaks import leaks
+from vitscope.doctor.glance import glance
 from vitscope.doctor.module_patient import module_patient
 from vitscope.doctor.patient import Patient
 
@@ -107,6 +109,26 @@ def test_one_copy_is_a_note(patient: Make) -> None:
     seen = leaks(patient(images=images, labels=labels, val_loader=loader_of(val_images, val_labels)))
     assert causes(seen) == []
     assert notes(seen) == ["few_leaks"]
+
+
+def test_of_few_validation_pictures_a_copy_may_be_chance_or_not(patient: Make) -> None:
+    """Two of 16 are more than changes nothing, and less than shows a leak."""
+    images, labels = pictures()
+    val_images, val_labels = pictures(16, seed=1)
+    val_images[:2] = images[:2]
+    seen = leaks(patient(images=images, labels=labels, val_loader=loader_of(val_images, val_labels)))
+    assert (causes(seen), notes(seen)) == ([], ["leaks_unclear"])
+    assert seen.notes[0].numbers == {"found": 2, "share": 0.125, "pictures": 16, "kind": "exact"}
+
+
+def test_copies_among_the_first_pictures_say_nothing_of_the_others(patient: Make) -> None:
+    """Where the look at training ended before its end, more copies may be behind it."""
+    images, labels = pictures()
+    val_images, val_labels = pictures(128, seed=1)
+    val_images[0] = images[0]
+    one = patient(images=images, labels=labels, val_loader=loader_of(val_images, val_labels))
+    one.glances["train"] = replace(glance(one), is_whole=False)
+    assert notes(leaks(one)) == ["leaks_unclear"]
 
 
 def test_without_validation_nothing_is_said(patient: Make) -> None:

@@ -37,6 +37,12 @@ def write(folder: Path, part: str, seed: int, *, count: int = 40, suffix: str = 
             coarse.resize((24, 24), Image.Resampling.BICUBIC).save(place / f"{part}{number}.{suffix}")
 
 
+def the_first_of_training(folder: Path) -> Path:
+    """That validation is not carved from."""
+    dataset = open_dataset(str(folder))
+    return Path(dataset.source.where(int(dataset.splits.train[0])))
+
+
 def said(folder: Path) -> Finding | Note | None:
     dataset = open_dataset(str(folder))
     found = leak_into_test(read_part(dataset, "train"), read_part(dataset, "test"))
@@ -69,9 +75,18 @@ def test_other_pictures_are_no_fault(tmp_path: Path) -> None:
     write(tmp_path, "train", seed=0)
     write(tmp_path, "val", seed=1)
     assert said(tmp_path) is None
-    (tmp_path / "val/cat/val0.png").write_bytes((tmp_path / "train/cat/train1.png").read_bytes())
+    (tmp_path / "val/cat/val0.png").write_bytes(the_first_of_training(tmp_path).read_bytes())
     one = said(tmp_path)
-    assert one is None or isinstance(one, Note), "a single copy is no finding"
+    assert one == Note("few_test_leaks", {"found": 1, "share": 1 / 80, "pictures": 80, "kind": "exact"})
+
+
+def test_of_few_test_pictures_a_copy_may_be_chance_or_not(tmp_path: Path) -> None:
+    """One of ten is more than changes nothing, and less than shows a leak."""
+    write(tmp_path, "train", seed=0)
+    write(tmp_path, "val", seed=1, count=5)
+    (tmp_path / "val/cat/val0.png").write_bytes(the_first_of_training(tmp_path).read_bytes())
+    one = said(tmp_path)
+    assert one == Note("test_leaks_unclear", {"found": 1, "share": 0.1, "pictures": 10, "kind": "exact"})
 
 
 def test_what_became_of_val_is_told(tmp_path: Path) -> None:

@@ -27,37 +27,38 @@ from vitscope.train.step import train_step
 
 
 def config_patient(config: TrainConfig, dataset: Dataset, device: torch.device) -> Patient:
-    """Holds loaders: `patient.close()` gives them back."""
+    """Holds loaders: `patient.close()` gives them back; where there will be no patient, they are closed here."""
     config = settle(config, dataset)
     # A few batches are looked at: compiling what makes them would take longer than all of the rest.
     plainly = updated(config, precision=updated(config.precision, launch="eager"))
     basis = lay_out(plainly, dataset, device)
     model = make_model(basis, _unheard).to(device)
-    with contextlib.ExitStack() as on_failure:
-        train = basis.loader("train", training=True, say=_unheard)
-        on_failure.callback(train.close)
-        val = basis.loader("val", training=False, say=_unheard)
-        on_failure.pop_all()
 
     def loss(logits: Tensor, labels: Tensor) -> Tensor:
         plain = binary_cross_entropy if config.loss.name == "binary_cross_entropy" else cross_entropy
         return plain(logits, labels, smoothing=config.loss.smoothing)
 
-    patient = Patient(
-        model=model,
-        train=lambda: _pairs(train),
-        val=lambda: _pairs(val),
-        loss=loss,
-        num_classes=dataset.num_classes,
-        device=device,
-        make_trainer=lambda: EngineTrainer(basis, patient, train.num_batches),
-        facts=_facts(basis, train.num_batches, keeps_head=_keeps_head(model)),
-        settings=config,
-        dataset=dataset,
-        preprocess=basis.preprocess,
-        expects=model.preprocessing if config.checkpoint.init_from is not None else None,
-        loaders=(train, val),
-    )
+    with contextlib.ExitStack() as on_failure:
+        train = basis.loader("train", training=True, say=_unheard)
+        on_failure.callback(train.close)
+        val = basis.loader("val", training=False, say=_unheard)
+        on_failure.callback(val.close)
+        patient = Patient(
+            model=model,
+            train=lambda: _pairs(train),
+            val=lambda: _pairs(val),
+            loss=loss,
+            num_classes=dataset.num_classes,
+            device=device,
+            make_trainer=lambda: EngineTrainer(basis, patient, train.num_batches),
+            facts=_facts(basis, train.num_batches, keeps_head=_keeps_head(model)),
+            settings=config,
+            dataset=dataset,
+            preprocess=basis.preprocess,
+            expects=model.preprocessing if config.checkpoint.init_from is not None else None,
+            loaders=(train, val),
+        )
+        on_failure.pop_all()
     return patient
 
 

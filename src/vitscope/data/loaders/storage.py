@@ -17,13 +17,12 @@ from vitscope.core.environment import usable_cpus
 from vitscope.data import cache
 from vitscope.data.config import AugmentConfig, PreprocessConfig
 from vitscope.data.decode import bad_image, decode_image, is_passing, stored_size
-from vitscope.data.in_threads import Scanned, in_threads
+from vitscope.data.in_threads import SMALL_PIXELS, Scanned, in_threads
 from vitscope.data.loaders.loader import BadSample
 from vitscope.data.preprocess import to_pixels
 from vitscope.data.sources.source import Source, Stored
 
 PICTURES = "pictures.npy"
-LARGE_BYTES = 96 * 96 * 3
 PEEKS, PEEKED = 16, 32
 """Places, evenly spread, and pictures in a row at each, that are looked at to learn whether all have one size."""
 ROOM_TO_CROP = 8 / 7
@@ -134,9 +133,8 @@ def decode_all(
             return index, error
         return index, None
 
-    decoded = in_threads(
-        decode, source.scan(np.arange(count)), usable_cpus(), is_much=storage.picture_bytes >= LARGE_BYTES
-    )
+    is_much = storage.picture_bytes > SMALL_PIXELS
+    decoded = in_threads(decode, source.scan(np.arange(count)), usable_cpus(), is_much=is_much)
     for done, (index, error) in enumerate(decoded, start=1):
         if error is not None:
             bad.append(BadSample(index, source.where(index), bad_image(error).what))

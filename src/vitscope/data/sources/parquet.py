@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from vitscope.data.config import DataConfig
 from vitscope.data.sources.classes import check_parts, number_classes
 from vitscope.data.sources.source import Source, Stored
 from vitscope.data.sources.spool import Spool
+from vitscope.data.sources.stirred import STRETCH_BYTES, Stream, stirred
 from vitscope.data.splits import part_called
 
 STREAMED_ROWS = 256
@@ -40,6 +42,36 @@ class _Group:
     group: int
     first: int
     rows: int
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """Rows of a row group, in memory, and which of them were asked for."""
+
+    group: _Group
+    numbers: list[int]
+    rows: list[int]
+    cells: pa.Array
+
+    @property
+    def size_bytes(self) -> int:
+        return self.cells.nbytes
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @cached_property
+    def _bytes(self) -> pa.Array:
+        kind = self.cells.type
+        has_bytes = pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0
+        return self.cells.field("bytes") if has_bytes else self.cells
+
+    def cell(self, place: int) -> Any:
+        """Its bytes; all that is in it, where it has none. A dictionary made of it takes as long as the rest."""
+        row = self.rows[place]
+        content = self._bytes[row].as_py()
+        return self.cells[row].as_py() if content is None else content
 
 
 class ParquetFiles(Source):
@@ -81,21 +113,46 @@ class ParquetFiles(Source):
 
     def scan(self, indices: Sequence[int] | np.ndarray) -> Iterator[tuple[int, Stored | Exception]]:
         """In the order of the files, whatever was asked for."""
+        for group, numbers in self._by_group(indices):
+            for stretch in self._stretches(group, numbers, STREAMED_ROWS):
+                for place in range(len(stretch)):
+                    yield stretch.numbers[place], self._stored_or_error(stretch.cell(place), group)
+
+    def scan_by_lot(
+        self, indices: Sequence[int] | np.ndarray, rng: np.random.Generator
+    ) -> Iterator[tuple[int, Stored | Exception]]:
+        if self._spool is not None:
+            yield from super().scan_by_lot(indices, rng)
+            return
+        streams = []
+        for group, numbers in self._by_group(indices):
+            rows = min(STREAMED_ROWS, max(1, STRETCH_BYTES * group.rows // max(1, group.size_bytes)))
+            count = len(np.unique((numbers - group.first) // rows))
+            streams.append(Stream(count, self._stretches(group, numbers, rows)))
+        for stretch, place in stirred(streams, rng):
+            yield stretch.numbers[place], self._stored_or_error(stretch.cell(place), stretch.group)
+
+    def _by_group(self, indices: Sequence[int] | np.ndarray) -> Iterator[tuple[_Group, np.ndarray]]:
+        """The row groups with pictures that are asked for, and those pictures' numbers, rising."""
         wanted = np.unique(np.asarray(indices, dtype=np.int64))
         ends = np.searchsorted(wanted, [*self._firsts, len(self)])
         for group, start, stop in zip(self._groups, ends[:-1], ends[1:], strict=True):
-            numbers, first = wanted[start:stop], group.first
-            if not len(numbers):
-                continue
-            stream = _opened(self.files[group.file]).iter_batches(
-                batch_size=STREAMED_ROWS, row_groups=[group.group], columns=[self.image_column]
-            )
-            for batch in stream:
-                for number in numbers[(numbers >= first) & (numbers < first + len(batch))]:
-                    yield int(number), self._stored_or_error(batch.column(0)[int(number) - first].as_py(), group)
-                first += len(batch)
-                if first > numbers[-1]:
-                    break
+            if start < stop:
+                yield group, wanted[start:stop]
+
+    def _stretches(self, group: _Group, numbers: np.ndarray, rows: int) -> Iterator[_Stretch]:
+        """Of these pictures, out of so many rows at a time; where none is asked for there is no stretch."""
+        batches = _opened(self.files[group.file]).iter_batches(
+            batch_size=rows, row_groups=[group.group], columns=[self.image_column]
+        )
+        first = group.first
+        for batch in batches:
+            asked = numbers[(numbers >= first) & (numbers < first + len(batch))]
+            if len(asked):
+                yield _Stretch(group, asked.tolist(), (asked - first).tolist(), batch.column(0))
+            first += len(batch)
+            if first > numbers[-1]:
+                break
 
     def prepare_random_access(self, *, keep: bool = True) -> None:
         if self._spool is None:
@@ -267,9 +324,9 @@ def _groups(files: Sequence[Path]) -> tuple[list[_Group], list[tuple[int, int]]]
         metadata = _opened(path).metadata
         start = first
         for group in range(metadata.num_row_groups):
-            rows = metadata.row_group(group).num_rows
-            groups.append(_Group(place, group, first, rows))
-            first += rows
+            described = metadata.row_group(group)
+            groups.append(_Group(place, group, first, described.num_rows, described.total_byte_size))
+            first += described.num_rows
         bounds.append((start, first))
     return groups, bounds
 

@@ -77,6 +77,13 @@ class Source(ABC):
             except Exception as error:  # recorded by whoever scans
                 yield index, error
 
+    def scan_by_lot(
+        self, indices: Sequence[int] | np.ndarray, rng: np.random.Generator
+    ) -> Iterator[tuple[int, Stored | Exception]]:
+        """The same in an order drawn by lot: what has come when one stops is a fair sample of what was asked for, as
+        far as the files can be read so without being read twice."""
+        return Source.scan(self, rng.permutation(np.asarray(indices, dtype=np.int64)))
+
     def prepare_random_access(self, *, keep: bool = True) -> None:  # noqa: B027 (most need nothing)
         """Called once before single pictures are read in random order, by many processes. `keep`: what has to be
         made for it may be left in the cache for the next run."""

@@ -195,7 +195,8 @@ def _source_of(name: str, strength: float, height: int, width: int) -> list[list
     slant = math.tan(math.radians(math.degrees(math.atan(strength))))
     if name == "ShearX":
         return [[1.0, slant, slant * height * 0.5], [0.0, 1.0, 0.0]]
-    return [[1.0, 0.0, 0.0], [slant, 1.0, slant * width * 0.5]]
+    # Half the height is taken off and added again, which rounds: the last bit decides between two pixels as near.
+    return [[1.0, 0.0, 0.0], [slant, 1.0, -height * 0.5 + slant * width * 0.5 + height * 0.5]]
 
 
 def _mapped(name: str, strength: float) -> Tensor:

@@ -38,10 +38,26 @@ NOTES: tuple[Remark, ...] = (
         ),
     ),
     Remark(
+        name="leaks_unclear",
+        text=Text(
+            "{found} of {pictures} validation pictures that were looked at have a copy in training: too few were looked at "
+            "to tell whether that changes the result.",
+            "在查看的 {pictures} 张验证图像中，有 {found} 张在训练集中存在副本：查看的图像太少，无法判断是否影响结果。",
+        ),
+    ),
+    Remark(
         name="few_test_leaks",
         text=Text(
             "{found} test pictures have a copy in training: too few to change the result.",
             "有 {found} 张测试图像在训练集中存在副本：数量太少，不影响结果。",
+        ),
+    ),
+    Remark(
+        name="test_leaks_unclear",
+        text=Text(
+            "{found} of {pictures} test pictures that were looked at have a copy in training: too few were looked at "
+            "to tell whether that changes the result.",
+            "在查看的 {pictures} 张测试图像中，有 {found} 张在训练集中存在副本：查看的图像太少，无法判断是否影响结果。",
         ),
     ),
     Remark(

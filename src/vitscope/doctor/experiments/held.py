@@ -228,13 +228,16 @@ def _unlikely(patient: Patient, pool: Sequence[Pair]) -> float:
 
 @torch.no_grad()
 def _move(before: Sequence[torch.Tensor], after: Sequence[torch.Tensor]) -> float:
-    length, changed = _length(before), _length([new - old for old, new in zip(before, after, strict=True)])
-    return changed / length if length > 0 else math.nan
+    changed = length_of([new - old for old, new in zip(before, after, strict=True)])
+    length = float(length_of(before))
+    return float(changed) / length if length > 0 else math.nan
 
 
-def _length(tensors: Sequence[torch.Tensor]) -> float:
-    """Of all together, in double precision; the device is waited for once."""
-    return float(torch.stack([torch.linalg.vector_norm(one, dtype=torch.float64) for one in tensors]).norm())
+def length_of(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    """() of all together, in double precision, where the first one lies: a model may be spread over several devices.
+    Nothing is waited for where it lies on one."""
+    norms = [torch.linalg.vector_norm(one, dtype=torch.float64) for one in tensors]
+    return torch.stack([one.to(norms[0].device) for one in norms]).norm()
 
 
 def _again(pool: Sequence[Pair]) -> Iterator[Pair]:

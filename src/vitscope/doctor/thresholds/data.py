@@ -41,6 +41,10 @@ STORED_READ, STORED_DECODED, STORED_BYTES, STORED_SECONDS = 65_536, 2048, 200_00
 """Pictures of a part that are read as they are stored, to look for copies; those of them that may be decoded too, and
 the bytes kept for that; and the longest time for reading, and for decoding, a part: 3 s in all of the 20 s of a quick
 examination, where files are slow."""
+FAIR_GAP, FAIR_CHANCE = 0.15, 1.36
+"""How unevenly pictures that were read may lie in their part and still count as a fair sample of it: the first, plus
+the second divided by the root of how many they are. Drawn by lot they lie more unevenly less than twice in a thousand
+times; the first 80 % of a part are no fair sample."""
 WINDOW_SHARE, WINDOW_LEAST = 3 / 8, 5
 """Of a picture's side, and pixels at least: what is looked for of a picture that may be shifted. It stays inside where
 a crop moves by 4 of 32 pixels, and two pictures hardly share it by chance."""

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 from vitscope.data.dataset import Dataset
 from vitscope.data.splits import TEST, TRAIN, VAL, part_called
-from vitscope.doctor.checks.data.stored import StoredPart, common
+from vitscope.doctor.checks.data.in_both import common
+from vitscope.doctor.checks.data.stored import StoredPart
 from vitscope.doctor.finding import Finding, Note
-from vitscope.doctor.thresholds.data import LEAKED_PICTURES, LEAKED_SHARE
 
 
 def leak_into_test(train: StoredPart, test: StoredPart) -> Finding | Note | None:
     """What is to be said of test pictures that training has too."""
     found = common(train, test)
-    if found.found >= LEAKED_PICTURES and found.share >= LEAKED_SHARE:
-        return Finding("test_leaked", 0.8 if found.kind == "near" else 0.95, asdict(found))
-    return Note("few_test_leaks", asdict(found)) if found.found and found.kind == "exact" else None
+    match found.verdict:
+        case "leaked":
+            return Finding("test_leaked", 0.8 if found.kind == "near" else 0.95, found.numbers)
+        case "few":
+            return Note("few_test_leaks", found.numbers)
+        case "unclear":
+            return Note("test_leaks_unclear", found.numbers)
+    return None
 
 
 def given_as_test(dataset: Dataset) -> Note | None:

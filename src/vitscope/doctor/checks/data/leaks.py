@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -11,12 +13,13 @@ from vitscope.data.dataset import Dataset
 from vitscope.data.survey.near import SIDE, near_pairs
 from vitscope.doctor.checks.data.cropped import found_cropped
 from vitscope.doctor.checks.data.held_back import given_as_test, leak_into_test
+from vitscope.doctor.checks.data.in_both import Common, common
 from vitscope.doctor.checks.data.plain import is_varied
-from vitscope.doctor.checks.data.stored import Common, common, stored_part
+from vitscope.doctor.checks.data.stored import let_go_of_stored, stored_part
 from vitscope.doctor.finding import Finding, Note, Seen
 from vitscope.doctor.glance import Glance, glance
 from vitscope.doctor.patient import Patient
-from vitscope.doctor.thresholds.data import DISTINCT_SHARE, LEAKED_PICTURES, LEAKED_SHARE, WINDOW_PICTURES
+from vitscope.doctor.thresholds.data import DISTINCT_SHARE, LEAKED_SHARE, WINDOW_PICTURES
 
 
 def leaks(patient: Patient) -> Seen:
@@ -26,6 +29,7 @@ def leaks(patient: Patient) -> Seen:
         seen.findings += [one for one in told if isinstance(one, Finding)]
         seen.notes += [one for one in told if isinstance(one, Note)]
         seen.measured["test_found"] = next((one.numbers["found"] for one in told[:1] if one is not None), 0)
+    let_go_of_stored(patient)  # nobody asks for them later
     return seen
 
 
@@ -37,36 +41,28 @@ def _into_validation(patient: Patient) -> Seen:
     if len(known) <= DISTINCT_SHARE * len(train):
         return Seen(left_out="pictures_are_all_alike")  # copies everywhere: that is the cause
     exact = sum(one in known for one in val.prints)
-    share, kind, found, pictures = exact / len(val), "exact", exact, len(val)
-    if share < LEAKED_SHARE:
-        near, near_share = _near(train, val)
-        if near_share > share:
-            share, kind, found = near_share, "near", near
-    if share < LEAKED_SHARE and patient.dataset is None and is_varied(patient) is not False:
-        some = val.small[:WINDOW_PICTURES]
-        cropped = found_cropped(train.small, some)
-        # Of those compared, and as if all of training had been.
-        cropped_share = cropped / len(some) * (len(train) / len(train.small))
-        if cropped_share > share:
-            share, kind, found = cropped_share, "cropped", cropped
-    if share < LEAKED_SHARE and patient.dataset is not None:
-        stored = _stored(patient, patient.dataset)
-        if stored.share > share:
-            share, kind, found, pictures = stored.share, stored.kind, stored.found, stored.pictures
-    numbers = {"found": found, "share": min(share, 1.0), "pictures": pictures, "kind": kind}
-    seen = Seen(measured=dict(numbers))
-    if found >= LEAKED_PICTURES and share >= LEAKED_SHARE:
-        seen.findings.append(Finding("validation_leaked", 0.8 if kind == "near" else 0.95, numbers))
-    elif found:
-        seen.notes.append(Note("few_leaks", numbers))
+    best = Common(exact, exact / len(val), len(val), "exact", _is_cut(train, val))
+    for way in (_near, partial(_cropped, patient), partial(_stored, patient)):
+        if best.share < LEAKED_SHARE:
+            found = way(train, val)
+            best = found if found.share > best.share else best
+    seen = Seen(measured=best.numbers)
+    match best.verdict:
+        case "leaked":
+            confidence = 0.8 if best.kind == "near" else 0.95
+            seen.findings.append(Finding("validation_leaked", confidence, best.numbers))
+        case "few":
+            seen.notes.append(Note("few_leaks", best.numbers))
+        case "unclear":
+            seen.notes.append(Note("leaks_unclear", best.numbers))
     return seen
 
 
-def _near(train: Glance, val: Glance) -> tuple[int, float]:
+def _near(train: Glance, val: Glance) -> Common:
     """Validation pictures that look like a training picture, and the share of all that would, if all were compared."""
     low, high = min(train.low, val.low), max(train.high, val.high)
     if high <= low or train.small.shape[1:] != val.small.shape[1:]:
-        return 0, 0.0
+        return Common(0, 0.0, len(val), "near")
     count = len(train.small)
     both = np.concatenate([_thumbnails(train.small, low, high), _thumbnails(val.small, low, high)])
     _, first = np.unique(both.reshape(len(both), -1), axis=0, return_index=True)
@@ -74,7 +70,22 @@ def _near(train: Glance, val: Glance) -> tuple[int, float]:
     pairs = first[near_pairs(both[first]).pairs]
     crossing = pairs[(pairs[:, 0] < count) & (pairs[:, 1] >= count)]
     found = len(np.unique(crossing[:, 1]))
-    return found, found / len(val.small) * (len(train) / count)
+    return Common(found, found / len(val.small) * (len(train) / count), len(val), "near", _is_cut(train, val))
+
+
+def _cropped(patient: Patient, train: Glance, val: Glance) -> Common:
+    """Likewise those that training shows shifted or mirrored, where a loader varies them and nothing else is known."""
+    if patient.dataset is not None or is_varied(patient) is False:
+        return Common(0, 0.0, 0, "cropped")
+    some = val.small[:WINDOW_PICTURES]
+    found = found_cropped(train.small, some)
+    share = found / len(some) * (len(train) / len(train.small))
+    return Common(found, share, len(val), "cropped", _is_cut(train, val))
+
+
+def _is_cut(train: Glance, val: Glance) -> bool:
+    """Whether there are pictures that no look was taken at."""
+    return not (train.is_whole and val.is_whole)
 
 
 def _thumbnails(images: Tensor, low: float, high: float) -> np.ndarray:
@@ -87,15 +98,17 @@ def _thumbnails(images: Tensor, low: float, high: float) -> np.ndarray:
     return colours.permute(0, 2, 3, 1).contiguous().numpy()
 
 
-def _stored(patient: Patient, dataset: Dataset) -> Common:
+def _stored(patient: Patient, _: Glance, __: Glance) -> Common:
     """The same of pictures as they are stored: training may show each varied, so that none is found above."""
-    train, val = dataset.splits["train"], dataset.splits["val"]
+    if patient.dataset is None:
+        return Common(0, 0.0, 0, "exact")
+    train, val = patient.dataset.splits["train"], patient.dataset.splits["val"]
     same = len(np.intersect1d(train, val))
     if same:
         return Common(same, same / max(len(val), 1), len(val), "exact")
     if not is_varied(patient):
         return Common(0, 0.0, 0, "exact")  # what the loaders give is what is stored
-    return common(stored_part(patient, dataset, "train"), stored_part(patient, dataset, "val"))
+    return common(stored_part(patient, patient.dataset, "train"), stored_part(patient, patient.dataset, "val"))
 
 
 def _into_test(patient: Patient, dataset: Dataset) -> Finding | Note | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -13,12 +12,9 @@ from torch import Tensor
 from vitscope.data.config import AugmentConfig
 from vitscope.data.dataset import Dataset
 from vitscope.data.decode import BadImageError, decode_image
-from vitscope.data.sources.source import Source, Stored
 from vitscope.doctor.glance import SIDE
 from vitscope.doctor.patient import Patient
 from vitscope.doctor.thresholds.data import GLANCE_SECONDS, PROBE_PICTURES
-
-READ_AT_ONCE = 512
 
 
 def is_varied(patient: Patient) -> bool | None:
@@ -34,32 +30,23 @@ def is_varied(patient: Patient) -> bool | None:
     return not all(torch.equal(one[0], other[0]) for one, other in pairs)
 
 
-def read_some(source: Source, numbers: np.ndarray) -> Iterator[tuple[int, Stored]]:
-    """Pictures (number, content) as they are stored, in the order asked for; those that cannot be read are left out,
-    for they are told of elsewhere. Some hundreds are read at a time, as is quickest: a single one out of a Parquet file
-    costs a row group."""
-    for first in range(0, len(numbers), READ_AT_ONCE):
-        asked = numbers[first : first + READ_AT_ONCE]
-        read = dict(source.scan(asked))
-        for number in asked.tolist():
-            stored = read[number]
-            if not isinstance(stored, Exception):
-                yield number, stored
-
-
 def plain_pictures(
     dataset: Dataset, part: str, count: int, *, seconds: float = GLANCE_SECONDS
 ) -> tuple[Tensor, Tensor]:
-    """(n, 3, SIDE, SIDE) from 0 to 255 and (n,) labels, spread evenly over the part, in any order; unreadable
-    ones are left out, and what takes too long to read."""
+    """(n, 3, SIDE, SIDE) from 0 to 255 and (n,) labels, spread evenly over the part, in any order. Unreadable ones are
+    left out, for they are told of elsewhere, and those there is no time for: reading ends after `seconds`, but not
+    before there are PROBE_PICTURES, unless that takes twice as long."""
     numbers = dataset.splits[part]
     chosen = numbers[np.linspace(0, len(numbers) - 1, min(count, len(numbers))).round().astype(np.int64)]
     images: list[Tensor] = []
     labels: list[int] = []
     began = time.perf_counter()
-    for number, stored in read_some(dataset.source, np.random.default_rng(0).permutation(chosen)):
-        if time.perf_counter() - began > seconds and len(images) >= PROBE_PICTURES:
+    for number, stored in dataset.source.scan_by_lot(chosen, np.random.default_rng(0)):
+        took = time.perf_counter() - began
+        if took > 2 * seconds or (took > seconds and len(images) >= PROBE_PICTURES):
             break
+        if isinstance(stored, Exception):
+            continue
         try:
             picture = decode_image(stored, pixel_limit=dataset.config.pixel_limit)
         except (BadImageError, OSError, ValueError):
@@ -68,4 +55,5 @@ def plain_pictures(
             picture = picture.resize((SIDE, SIDE), Image.Resampling.BILINEAR)
         images.append(torch.from_numpy(np.array(picture)).permute(2, 0, 1))
         labels.append(int(dataset.source.labels[number]))
-    return torch.stack(images).float(), torch.tensor(labels)
+    together = torch.stack(images).float() if images else torch.empty(0, 3, SIDE, SIDE)
+    return together, torch.tensor(labels, dtype=torch.int64)

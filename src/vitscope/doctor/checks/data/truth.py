@@ -46,6 +46,8 @@ def truth_of_labels(patient: Patient) -> Seen:
     train, val = _training(patient), _validation(patient)
     if train is None:
         return Seen(left_out="labels_are_no_classes")
+    if not len(train.labels):  # that could be read in time
+        return Seen(left_out="too_few_to_judge")
     classes, counts = train.labels.unique(return_counts=True)
     if len(classes) < 2:
         return Seen(left_out="one_class_only")
