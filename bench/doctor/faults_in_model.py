@@ -71,9 +71,10 @@ def _each_weight(model: nn.Module, change: Callable[[Tensor], object]) -> nn.Mod
     return model
 
 
-def head_of(model: nn.Module) -> nn.Linear:
-    """The last linear layer."""
-    return [module for module in model.modules() if isinstance(module, nn.Linear)][-1]
+def head_of(model: nn.Module) -> nn.Module:
+    """The last linear layer, or convolution where there is none."""
+    layers = [module for module in model.modules() if isinstance(module, nn.Linear | nn.Conv2d)]
+    return ([one for one in layers if isinstance(one, nn.Linear)] or layers)[-1]
 
 
 @FAULTS("num_classes_wrong", "labels_out_of_range")
