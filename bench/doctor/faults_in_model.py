@@ -211,6 +211,12 @@ def sigmoid_before_loss(script: Script) -> None:
     script.surgery.append(lambda model: Ending(model, nn.Sigmoid()))
 
 
+@FAULTS("relu_before_loss", is_listed=False)
+def relu_before_loss(script: Script) -> None:
+    """an activation behind the last layer too"""
+    script.surgery.append(lambda model: Ending(model, nn.ReLU()))
+
+
 @FAULTS("output_ignores_input", "no_gradient_for", needs=("cls",), is_listed=False)
 def class_token_too_early(script: Script) -> None:
     """the head reads the class token from before the blocks"""

@@ -208,6 +208,13 @@ def test_gradients_that_explode(patient: Make) -> None:
     assert "large_gradient" in [note.name for note in report.notes]
 
 
+def test_a_frozen_head_that_is_a_convolution_is_named(patient: Make) -> None:
+    torch.manual_seed(0)
+    head = nn.Conv2d(16, CLASSES, 1).requires_grad_(False)
+    model = nn.Sequential(nn.Conv2d(3, 16, 3, 2, 1), nn.ReLU(), head, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    assert "head_frozen" in causes(patient(model))
+
+
 def test_gradients_of_short_weights_before_batchnorm_do_not_explode(patient: Make) -> None:
     """They are as long as the weights are short, whatever the model computes."""
 

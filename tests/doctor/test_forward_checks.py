@@ -106,6 +106,29 @@ class ConvHead(nn.Module):
         return self.end(self.body(images).relu()).mean((-2, -1))
 
 
+@pytest.mark.parametrize("end", [nn.ReLU(), nn.GELU(), nn.SiLU(), nn.LeakyReLU(0.01)])
+def test_an_activation_behind_the_last_layer(patient: Make, end: nn.Module) -> None:
+    found = first(patient(Then(plain_cnn(), end)))
+    assert found.cause == "relu_before_loss"
+    assert found.confidence >= 0.5
+
+
+@pytest.mark.parametrize("end", [nn.Identity(), nn.LeakyReLU(0.2), lambda logits: 30 * (logits / 30).tanh()])
+def test_what_lets_both_signs_through_is_no_such_activation(patient: Make, end: Callable[[Tensor], Tensor]) -> None:
+    assert [one.cause for one in examined(patient(Then(plain_cnn(), end))).findings] == []
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_an_activation_behind_a_convolution_that_classifies(patient: Make, ends: bool) -> None:
+    """As SqueezeNet has it."""
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Conv2d(3, 16, 3, 2, 1), nn.ReLU(), nn.Conv2d(16, CLASSES, 1), nn.ReLU() if ends else nn.Identity(),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+    )  # fmt: skip
+    assert ("relu_before_loss" in [one.cause for one in examined(patient(model)).findings]) == ends
+
+
 def test_small_logits_of_another_head_are_no_softmax(patient: Make) -> None:
     torch.manual_seed(0)
     assert "softmax_before_loss" not in [one.cause for one in examined(patient(ConvHead())).findings]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -28,6 +29,11 @@ class Call:
     gave: Tensor
     depth: int
     """How many recorded modules it ran inside of."""
+
+    @property
+    def class_axis(self) -> int:
+        """Where classes lie in what it gave, if it is a classifier: a convolution's are maps."""
+        return 1 if isinstance(self.module, nn.Conv2d) else -1
 
     def tokens(self, pictures: int) -> int:
         """Of each of so many pictures, in all windows together."""
@@ -96,19 +102,21 @@ def pass_with(model: nn.Module, images: Tensor, swaps: dict[str, Swap], watched:
 
 @torch.no_grad()
 def classifier_of(model: nn.Module, images: Tensor) -> Call | None:
-    """What gives the logits, as far as one can see: the last linear layer that they hang on. Heads beside it, for an
-    auxiliary loss or a teacher, may run after it."""
-    linears = [call for call in calls_of(model, images) if isinstance(call.module, nn.Linear)]
+    """What gives the logits, as far as one can see: the last linear layer that they hang on, or the last convolution
+    where there is none. Heads beside it, for an auxiliary loss or a teacher, may run after it."""
+    calls = [call for call in calls_of(model, images) if isinstance(call.module, nn.Linear | nn.Conv2d)]
+    layers = [call for call in calls if isinstance(call.module, nn.Linear)] or calls
     plain = pass_with(model, images, {})
-    for call in linears[: -MOST_HEADS - 1 : -1]:
-        if not torch.equal(pass_with(model, images, {call.name: _otherwise}), plain):
+    for call in layers[: -MOST_HEADS - 1 : -1]:
+        if not torch.equal(pass_with(model, images, {call.name: partial(_otherwise, call.class_axis)}), plain):
             return call
-    return linears[-1] if linears else None
+    return layers[-1] if layers else None
 
 
-def _otherwise(gave: Tensor) -> Tensor:
+def _otherwise(axis: int, gave: Tensor) -> Tensor:
     """Not by the same for all: softmax does not feel that."""
-    return gave + torch.linspace(1, 2, gave.shape[-1]).to(gave)
+    more = torch.linspace(1, 2, gave.shape[axis]).to(gave)
+    return gave + (more.view(-1, 1, 1) if axis == 1 else more)
 
 
 def is_leaf(module: nn.Module) -> bool:

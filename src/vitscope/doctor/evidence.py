@@ -63,6 +63,7 @@ DRAWN: dict[str, tuple[tuple[str, str, Bars], ...]] = {
         ("Rows and patches", "count", {"rows": "rows", "patches": "patches"}),
         ("Rows and patches", "count", {"rows": "places", "patches": "tokens"}),
     ),
+    "relu_before_loss": (("Logits of a last layer that is sure", "logit", {"against": "least", "for": "most"}),),
     "softmax_before_loss": (("Loss", "loss", {"of perfect answers": "floor", "knowing nothing": "start"}),),
     "init_zero": (("Layers that hold one number", "layers", {"one number": "count", "all": "of"}),),
     "output_ignores_input": (("What the classifier sees", "size", {"differs by": "spread", "is": "size"}),),

@@ -92,6 +92,25 @@ CAUSES: tuple[Cause, ...] = (
         ),
     ),
     Cause(
+        name="relu_before_loss",
+        title=Text("The logits go through a ReLU", "logits 又经过了一次 ReLU"),
+        evidence=Text(
+            "However much the last layer says against a class, its logit stays at {least:.3g}; what it says for one comes "
+            "through ({most:.3g}).",
+            "无论最后一层多么反对某个类别，它的 logit 都停在 {least:.3g}；而支持的数值照常通过（{most:.3g}）。",
+        ),
+        cost=Text(
+            "A class whose logit is cut gets no gradient from its pictures and may never come back: accuracy stops short, at "
+            "times even on a single batch.",
+            "logit 被截断的类别得不到梯度，可能永远无法恢复：准确率提前停滞，有时连一个批次都背不下来。",
+        ),
+        action=Text(
+            "Take the activation behind the last layer away: give the loss what the layer gives.",
+            "去掉最后一层之后的激活函数，把该层的输出直接交给损失。",
+        ),
+        effect=Text("Every class gets its gradient, from every picture.", "每个类别都能从每张图片得到梯度。"),
+    ),
+    Cause(
         name="log_softmax_missing",
         title=Text("The loss wants log-probabilities and is given logits", "损失需要对数概率，得到的却是 logits"),
         evidence=Text(

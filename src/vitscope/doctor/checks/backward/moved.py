@@ -60,8 +60,8 @@ def _are_missed(patient: Patient, names: list[str], total: int) -> bool:
 
 
 def _head(patient: Patient) -> str | None:
-    """The last linear layer, where it gives the logits."""
+    """The last layer, where it gives the logits."""
     images, _ = patient.sample(2)
     patient.model.eval()
     call = classifier_of(patient.model, images)
-    return call.name if call is not None and call.gave.shape[-1] == patient.num_classes else None
+    return call.name if call is not None and call.gave.shape[call.class_axis] == patient.num_classes else None
