@@ -271,6 +271,22 @@ def test_accumulation_over_several_calls(patient: Make, divides: bool) -> None:
     assert found == ([] if divides else ["accumulation_not_divided"])
 
 
+@pytest.mark.parametrize("to_none", [True, False])
+def test_gradients_that_are_zeroed_before_the_update(patient: Make, to_none: bool) -> None:
+    model, calls = small_vit(), [0]
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+
+    def step(images: Tensor, labels: Tensor) -> None:
+        calls[0] += 1
+        F.cross_entropy(model(images), labels).backward()
+        optimizer.zero_grad(set_to_none=to_none)
+        optimizer.step()
+
+    found = only(patient(model, optimizer=optimizer, step=step))
+    assert (found.cause, found.ends) == ("step_without_gradients", True)
+    assert calls[0] <= 4, "it is seen at once"
+
+
 @pytest.mark.parametrize("name", ["vit_tiny", "plain cnn", "resnet18"])
 @pytest.mark.parametrize("zeroes", ["never", "before", "after"])
 @pytest.mark.parametrize("clips", [False, True])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -35,6 +36,7 @@ from vitscope.doctor.experiments.lr_test import (
 from vitscope.doctor.finding import Finding, Seen
 from vitscope.doctor.module_patient import module_patient
 from vitscope.doctor.patient import Patient
+from vitscope.doctor.thresholds.training import REAL_SECONDS, REAL_STEPS
 from vitscope.doctor.torch_trainer import TorchTrainer
 
 Make = Callable[..., Patient]
@@ -110,6 +112,31 @@ def test_a_rate_that_is_too_low(patient: Make, name: str) -> None:
     numbers = only(seen).numbers
     assert 30 <= numbers["proposal"] / numbers["lr"] <= 100
     assert numbers["better_end"] < numbers["end"]
+
+
+@pytest.mark.parametrize("batch_size", [2, 4, 8])
+def test_few_pictures_learnt_by_heart_do_not_condemn_a_low_rate(batch_size: int) -> None:
+    """As in PyTorch's first tutorial: four pictures a step, a rate that suits them, and a hundred times it learns the
+    eight of an experiment by heart."""
+    model = small_cnn()
+    loader = loader_of(*faint_pictures(512), batch_size=batch_size)
+    one = module_patient(model, loader, optimizer=sgd(model, 1e-3))
+    one.tried["own"] = replace(own_run(one), moves=(1e-4,))
+    for finding in first_steps(one).findings:
+        assert (finding.cause, finding.confidence) == ("lr_too_low", 0.45)
+
+
+def test_batches_are_cut_to_even_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What mixes pictures pair by pair refuses odd ones."""
+    model = small_vit()
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+    one = module_patient(model, loader_of(*pictures(), batch_size=64), optimizer=optimizer)
+    with monkeypatch.context() as patched:
+        patched.setattr("vitscope.doctor.experiments.held.STEP_SECONDS", 0.195)
+        patched.setattr("time.perf_counter", itertools.count(0, 0.16).__next__)  # 16 pictures take 0.16 s
+        assert [len(images) for images, _ in pool_of(one)] == [18, 18]
+    one.tried["seconds"] = REAL_SECONDS / REAL_STEPS / 33.5
+    assert at_real_batch(one, 1e-3)[1] == 32
 
 
 def test_small_steps_on_weights_that_know_something_are_meant(patient: Make) -> None:

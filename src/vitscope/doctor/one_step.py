@@ -11,11 +11,23 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+from vitscope.doctor.finding import LeftOutError
 from vitscope.doctor.patient import Pair, Patient, Trainer
 from vitscope.doctor.thresholds.backward import STEP_PICTURES
 
 PATIENCE = 16
 """Calls of the owner's step until an update comes: it may collect gradients, or skip steps that overflow in fp16."""
+
+
+EMPTY_STEPS = 2
+"""Calls in which the optimiser steps and no parameter has a gradient; then none will."""
+
+
+class EmptyStepError(LeftOutError):
+    """The owner's step moves nothing: its optimiser is called when there are no gradients."""
+
+    def __init__(self) -> None:
+        super().__init__("no_update_came")
 
 
 @dataclass(frozen=True)
@@ -45,12 +57,14 @@ def watch_step(
     change: Callable[[dict[str, Any]], None] | None = None,
 ) -> StepSeen | None:
     """None where no update came, or only such that are not finite. `change` alters a group's settings for the step."""
+    empty = [0]
     names = {id(parameter): name for name, parameter in patient.model.named_parameters()}
     grads: dict[str, Tensor] = {}
     groups: list[dict[str, Any]] = []
 
     def hook(optimizer: torch.optim.Optimizer, *_: Any) -> None:
         scale = getattr(optimizer, "grad_scale", None)
+        empty[0] += all(one.grad is None for group in optimizer.param_groups for one in group["params"])
         for group in optimizer.param_groups:
             groups.append({key: value for key, value in group.items() if key != "params"})
             if change is not None:
@@ -72,6 +86,8 @@ def watch_step(
             if grads and all(bool(torch.isfinite(grad).all()) for grad in grads.values()):
                 after = {name: one.detach().clone() for name, one in patient.model.named_parameters()}
                 return StepSeen(dict(grads), before, after, calls, list(groups))
+            if not grads and empty[0] >= EMPTY_STEPS:
+                raise EmptyStepError
     finally:
         handle.remove()
     return None

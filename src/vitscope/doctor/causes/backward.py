@@ -155,6 +155,20 @@ CAUSES: tuple[Cause, ...] = (
         effect=Text("The same update as one large batch.", "与一个大批次的更新完全一致。"),
     ),
     Cause(
+        name="step_without_gradients",
+        title=Text("The optimiser steps when there are no gradients", "优化器更新时没有梯度"),
+        evidence=Text(
+            "The loss has a gradient of norm {norm:.3g}, but when optimizer.step() is called all gradients are zero or gone.",
+            "损失的梯度范数为 {norm:.3g}，但调用 optimizer.step() 时所有梯度都是零或已被清除。",
+        ),
+        cost=Text("No step moves any weight.", "没有任何一步会移动权重。"),
+        action=Text(
+            "Look at the order: optimizer.zero_grad(), loss.backward(), optimizer.step().",
+            "检查顺序：optimizer.zero_grad()、loss.backward()、optimizer.step()。",
+        ),
+        effect=Text("Weights move, and the loss falls.", "权重开始移动，损失下降。"),
+    ),
+    Cause(
         name="gradients_not_zeroed",
         title=Text("Gradients are never set back to zero", "梯度从未清零"),
         evidence=Text(

@@ -217,7 +217,8 @@ def _affordable(patient: Patient, batch: Pair, pictures: int) -> int:
         trainer.step(images[:few], labels[:few])
         seconds = (time.perf_counter() - began) / few
     patient.tried["seconds"] = max(seconds, 1e-9)
-    return max(few, min(len(images), pictures, int(STEP_SECONDS / patient.tried["seconds"])))
+    affordable = int(STEP_SECONDS / patient.tried["seconds"])
+    return max(few, min(len(images), pictures, affordable - affordable % 2))  # mixing pairs wants an even number
 
 
 @torch.no_grad()

@@ -67,7 +67,7 @@ def at_real_batch(patient: Patient, lr: float, known: HeldRun | None = None) -> 
     for hardly larger ones."""
     small = len(pool_of(patient)[0][0])
     affordable = int(REAL_SECONDS / REAL_STEPS / patient.tried["seconds"])
-    size = max(small, min(patient.facts.batch_size or small, affordable))
+    size = max(small, min(patient.facts.batch_size or small, affordable - affordable % 2))
     if patient.is_quick and known is not None and size < 2 * small:
         return known, small
     pool = batches_of(patient, 2, size)

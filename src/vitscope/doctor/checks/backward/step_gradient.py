@@ -10,7 +10,15 @@ from torch import Tensor
 
 from vitscope.doctor.finding import Change, Finding, Note, Seen
 from vitscope.doctor.modes import train_without_chance
-from vitscope.doctor.one_step import StepSeen, cosine_of, length_of, mean_gradient, step_batch, watch_step
+from vitscope.doctor.one_step import (
+    EmptyStepError,
+    StepSeen,
+    cosine_of,
+    length_of,
+    mean_gradient,
+    step_batch,
+    watch_step,
+)
 from vitscope.doctor.patient import Patient
 from vitscope.doctor.still import still
 from vitscope.doctor.thresholds.backward import (
@@ -36,13 +44,18 @@ def step_gradient(patient: Patient) -> Seen:
     train_without_chance(patient.model)
     with still(patient.model, images):
         mean = mean_gradient(patient, images, labels)
-        step = watch_step(patient, trainer, images, labels, change=_without_decay)
+        try:
+            step = watch_step(patient, trainer, images, labels, change=_without_decay)
+        except EmptyStepError:
+            return Seen(findings=[_empty(mean)])
     if step is None:
         return Seen(left_out="no_update_came")
     names = [name for name in step.grads if name in mean]
     norm, given = length_of(mean, names), length_of(step.grads, names)
-    if norm == 0 or given == 0:
+    if norm == 0:
         return Seen(left_out="no_gradients")
+    if given == 0:
+        return Seen(findings=[_empty(mean)])
     times, cosine = given / norm, cosine_of(step.grads, mean, names)
     seen = Seen(measured={"norm": norm, "given": given, "times": times, "cosine": cosine, "calls": step.calls})
     if is_new:  # what an optimiser remembers of other batches may point anywhere
@@ -65,6 +78,10 @@ def step_gradient(patient: Patient) -> Seen:
         sure = 0.92 if trainer.optimizer_name == "sgd" else 0.6
         seen.findings.append(Finding("clip_too_small", sure, numbers, changes))
     return seen
+
+
+def _empty(mean: dict[str, Tensor]) -> Finding:
+    return Finding("step_without_gradients", 0.95, {"norm": length_of(mean, mean)}, ends=True)
 
 
 def _without_decay(group: dict[str, Any]) -> None:

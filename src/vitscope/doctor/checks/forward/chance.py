@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vitscope.doctor.calls import classifier_of, pass_with
-from vitscope.doctor.finding import Finding, Seen
+from vitscope.doctor.finding import Change, Finding, Seen
 from vitscope.doctor.modes import drop_rates, train_with_still_norms
 from vitscope.doctor.patient import Patient
 from vitscope.doctor.thresholds.forward import CHANCE_AGREEMENT, FORWARD_PICTURES, HIGH_DROP_RATE
@@ -30,7 +30,8 @@ def chance(patient: Patient) -> Seen:
     seen = Seen(measured={"agreement": agreement, "drop_rate": rate})
     if agreement < CHANCE_AGREEMENT and rate > HIGH_DROP_RATE:
         numbers = {"agreement": agreement, "rate": rate}
-        seen.findings.append(Finding("dropout_too_high", 0.85, numbers))
+        changes = (Change("model.drop_rate", 0.1),) if getattr(patient.facts, "drop_rate", None) == rate else ()
+        seen.findings.append(Finding("dropout_too_high", 0.85, numbers, changes if patient.settings else ()))
     return seen
 
 

@@ -27,6 +27,7 @@ from vitscope.doctor.experiments.lr_test import (
 )
 from vitscope.doctor.finding import Change, Finding, Note, Seen
 from vitscope.doctor.patient import Patient
+from vitscope.doctor.thresholds.data import FEW
 from vitscope.doctor.thresholds.training import (
     BEFORE_NORM_SHARE,
     LOOK_ABOVE_SECONDS,
@@ -147,9 +148,16 @@ def _too_high(patient: Patient, test: LrTest) -> Finding | None:
     return Finding("lr_too_high", sure, numbers, changes, picture_of(test.in_order()))
 
 
-def _too_low(patient: Patient, test: LrTest, higher: HeldRun) -> Finding:
+def _too_low(patient: Patient, test: LrTest, higher: HeldRun) -> Finding | None:
+    """Few pictures are learnt by heart at rates that training does not bear: there batches as they come must agree."""
     between = add(test, patient, test.own * 30)
     best = higher if is_better(higher, between) else between
+    sure = 0.85
+    if sum(len(images) for images, _ in pool_of(patient)) < FEW:
+        fresh = beside(patient, test.own, best.lr)
+        if fresh is None or fresh.harm != "harms":
+            return None
+        sure = 0.45
     test.proposal = rounded(best.lr)
     own = test.runs[test.own]
     remeasured = _at_real_batch(patient, test)
@@ -163,7 +171,7 @@ def _too_low(patient: Patient, test: LrTest, higher: HeldRun) -> Finding:
         **remeasured,
     }
     changes = _changes(patient, test.proposal)
-    return Finding("lr_too_low", 0.85, numbers, changes, picture_of(test.in_order()))
+    return Finding("lr_too_low", sure, numbers, changes, picture_of(test.in_order()))
 
 
 def _misled(own: HeldRun, known: Known) -> Finding:
