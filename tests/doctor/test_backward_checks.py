@@ -271,6 +271,30 @@ def test_accumulation_over_several_calls(patient: Make, divides: bool) -> None:
     assert found == ([] if divides else ["accumulation_not_divided"])
 
 
+@pytest.mark.parametrize(
+    ("name", "mode", "said"),
+    [
+        ("resnet18", "eval", 0.9),
+        ("resnet18", "train", None),
+        ("resnet18", "frozen and pretrained", None),
+        ("plain cnn", "eval", 0.9),
+    ],
+)
+def test_a_step_in_evaluation_mode(patient: Make, name: str, mode: str, said: float | None) -> None:
+    model = healthy(name)
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+
+    def step(images: Tensor, labels: Tensor) -> None:
+        model.train(mode == "train")
+        optimizer.zero_grad()
+        F.cross_entropy(model(images), labels).backward()
+        optimizer.step()
+
+    one = patient(model, optimizer=optimizer, step=step, pretrained="pretrained" in mode)
+    found = [one.confidence for one in examined(one).findings if one.cause == "trained_in_eval_mode"]
+    assert found == ([] if said is None else [said])
+
+
 @pytest.mark.parametrize("to_none", [True, False])
 def test_gradients_that_are_zeroed_before_the_update(patient: Make, to_none: bool) -> None:
     model, calls = small_vit(), [0]

@@ -169,6 +169,25 @@ CAUSES: tuple[Cause, ...] = (
         effect=Text("Weights move, and the loss falls.", "权重开始移动，损失下降。"),
     ),
     Cause(
+        name="trained_in_eval_mode",
+        title=Text("The step trains the model in evaluation mode", "训练步在评估模式下训练模型"),
+        evidence=Text(
+            "While your step ran, none of {norms} BatchNorm and {drops} dropout layers was in training mode.",
+            "训练步运行时，{norms} 个 BatchNorm 和 {drops} 个 dropout 层都不在训练模式。",
+        ),
+        cost=Text(
+            "BatchNorm never learns the statistics of the pictures, and dropout does nothing.",
+            "BatchNorm 永远学不到图像的统计量，dropout 也不起作用。",
+        ),
+        action=Text(
+            "Call model.train() before the step, after each evaluation too.",
+            "在训练步之前（每次评估之后也要）调用 model.train()。",
+        ),
+        effect=Text(
+            "BatchNorm normalises each batch, and dropout drops.", "BatchNorm 按批次归一化，dropout 正常丢弃。"
+        ),
+    ),
+    Cause(
         name="gradients_not_zeroed",
         title=Text("Gradients are never set back to zero", "梯度从未清零"),
         evidence=Text(

@@ -10,6 +10,7 @@ from vitscope.doctor.checks.backward.moved import moved
 from vitscope.doctor.checks.backward.norms import norms
 from vitscope.doctor.checks.backward.reach import reach
 from vitscope.doctor.checks.backward.step_gradient import step_gradient
+from vitscope.doctor.checks.backward.step_mode import step_mode
 from vitscope.doctor.checks.backward.step_size import step_size
 from vitscope.doctor.checks.backward.zeroed import zeroed
 
@@ -21,6 +22,7 @@ CHECKS: tuple[Check, ...] = (
     Check("dead_units", "backward", dead_units),
     Check("step_gradient", "backward", step_gradient),
     Check("gradient_zeroed", "backward", zeroed),
+    Check("step_mode", "backward", step_mode),
     Check("step_size", "backward", step_size),
     Check("fp16_gradients", "backward", half),
 )
