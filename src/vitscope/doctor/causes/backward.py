@@ -158,8 +158,9 @@ CAUSES: tuple[Cause, ...] = (
         name="step_without_gradients",
         title=Text("The optimiser steps when there are no gradients", "优化器更新时没有梯度"),
         evidence=Text(
-            "The loss has a gradient of norm {norm:.3g}, but when optimizer.step() is called all gradients are zero or gone.",
-            "损失的梯度范数为 {norm:.3g}，但调用 optimizer.step() 时所有梯度都是零或已被清除。",
+            "The loss has a gradient of norm {norm:.3g}; when optimizer.step() is called it is {given:.3g}: all gradients are "
+            "zero or gone.",
+            "损失的梯度范数为 {norm:.3g}，而调用 optimizer.step() 时为 {given:.3g}：所有梯度都是零或已被清除。",
         ),
         cost=Text("No step moves any weight.", "没有任何一步会移动权重。"),
         action=Text(

@@ -81,7 +81,7 @@ def step_gradient(patient: Patient) -> Seen:
 
 
 def _empty(mean: dict[str, Tensor]) -> Finding:
-    return Finding("step_without_gradients", 0.95, {"norm": length_of(mean, mean)}, ends=True)
+    return Finding("step_without_gradients", 0.95, {"norm": length_of(mean, mean), "given": 0.0}, ends=True)
 
 
 def _without_decay(group: dict[str, Any]) -> None:
