@@ -15,12 +15,15 @@ from torch.nn import functional as F
 from doctor.conftest import CLASSES, pictures, small_vit
 from doctor.healthy import PlainBlock, PlainViT, healthy, plain_cnn
 from doctor.seen import causes
+from vitscope.core.config import updated
 from vitscope.doctor.causes import NOTES, cause_for
 from vitscope.doctor.checks import forward
 from vitscope.doctor.checks.forward.position import position, shuffled_patches
 from vitscope.doctor.examination import Report, examine
-from vitscope.doctor.finding import Finding
+from vitscope.doctor.finding import Change, Finding
 from vitscope.doctor.patient import Patient
+from vitscope.doctor.settings_door import examine_settings
+from vitscope.recipes import find_recipe
 
 Make = Callable[..., Patient]
 
@@ -364,3 +367,10 @@ def test_logits_for_a_loss_that_wants_log_probabilities(patient: Make) -> None:
     assert examined(patient(sound, loss=nn.NLLLoss())).findings == []
     for loss in (nn.CrossEntropyLoss(label_smoothing=0.1), nn.MultiMarginLoss()):
         assert examined(patient(loss=loss)).findings == []
+
+
+def test_dropout_that_the_classifier_sees_names_its_setting() -> None:
+    config = find_recipe("digits_vit")()
+    heavy = updated(config, model=config.model.changed(drop_rate=0.7))
+    (found,) = examine_settings(heavy, only=["left_to_chance"]).findings
+    assert (found.cause, found.changes) == ("dropout_too_high", (Change("model.drop_rate", 0.1),))

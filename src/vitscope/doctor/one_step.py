@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from vitscope.doctor.finding import LeftOutError
-from vitscope.doctor.patient import Pair, Patient, Trainer
+from vitscope.doctor.patient import Pair, Patient, Trainer, has_own_step
 from vitscope.doctor.thresholds.backward import STEP_PICTURES
 
 PATIENCE = 16
@@ -96,7 +96,7 @@ def watch_step(
 def step_batch(patient: Patient, trainer: Trainer) -> Pair:
     """What a step is watched on: of a step of the owner's a whole batch, since it may cut it into parts, else less."""
     whole = patient.facts.batch_size or STEP_PICTURES
-    return patient.sample(whole if getattr(trainer, "own_step", None) is not None else min(whole, STEP_PICTURES))
+    return patient.sample(whole if has_own_step(trainer) else min(whole, STEP_PICTURES))
 
 
 def mean_gradient(patient: Patient, images: Tensor, labels: Tensor) -> dict[str, Tensor]:

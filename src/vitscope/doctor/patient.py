@@ -48,6 +48,11 @@ class Trainer(Protocol):
         ...
 
 
+def has_own_step(trainer: Trainer) -> bool:
+    """Whether its steps are a function of the owner's; else they are the doctor's or the engine's."""
+    return getattr(trainer, "own_step", None) is not None
+
+
 @dataclass(frozen=True)
 class Facts:
     """Settings, as far as they are known. None: not known, and nothing is concluded from it."""

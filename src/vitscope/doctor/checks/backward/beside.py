@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from vitscope.doctor.one_step import step_batch, watch_step
-from vitscope.doctor.patient import Patient, as_logits
+from vitscope.doctor.patient import Patient, as_logits, has_own_step
 
 
 def reached_beside(patient: Patient, images: Tensor) -> set[str]:
@@ -35,7 +35,7 @@ def _by_other_outputs(patient: Patient, images: Tensor) -> set[str]:
 
 def _by_own_step(patient: Patient) -> set[str]:
     trainer = None if patient.make_trainer is None else patient.make_trainer()
-    if trainer is None or getattr(trainer, "own_step", None) is None:
+    if trainer is None or not has_own_step(trainer):
         return set()
     step = watch_step(patient, trainer, *step_batch(patient, trainer))
     return set() if step is None else {name for name, grad in step.grads.items() if bool(grad.any())}

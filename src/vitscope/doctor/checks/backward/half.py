@@ -14,7 +14,7 @@ from vitscope.doctor.calls import first_tensor
 from vitscope.doctor.finding import Finding, Seen
 from vitscope.doctor.modes import train_without_chance
 from vitscope.doctor.one_step import mean_gradient, watch_step
-from vitscope.doctor.patient import Patient, Trainer, as_logits
+from vitscope.doctor.patient import Patient, Trainer, as_logits, has_own_step
 from vitscope.doctor.still import still
 from vitscope.doctor.thresholds.backward import FP16_PICTURES, SCALED_TIMES
 
@@ -26,9 +26,9 @@ def half(patient: Patient) -> Seen:
     if patient.make_trainer is None:
         return Seen(left_out="no_optimizer")
     trainer = patient.make_trainer()
-    has_own_step = getattr(trainer, "own_step", None) is not None
+    is_owners = has_own_step(trainer)
     holds_half = any(one.dtype == torch.float16 for one in patient.model.parameters())
-    if patient.facts.dtype != torch.float16 and not holds_half and not has_own_step:
+    if patient.facts.dtype != torch.float16 and not holds_half and not is_owners:
         return Seen(left_out="no_fp16")
     images, labels = patient.sample(FP16_PICTURES)
     train_without_chance(patient.model)
@@ -44,7 +44,7 @@ def half(patient: Patient) -> Seen:
     seen = Seen(measured={"scale": scale, "small": share})
     if scale < SCALED_TIMES:
         seen.findings.append(
-            Finding("fp16_without_scaler", 0.92 if has_own_step else 0.8, {"share": share, "scale": scale})
+            Finding("fp16_without_scaler", 0.92 if is_owners else 0.8, {"share": share, "scale": scale})
         )
     return seen
 

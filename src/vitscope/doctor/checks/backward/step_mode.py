@@ -10,7 +10,7 @@ from vitscope.doctor.anatomy import looks_trained
 from vitscope.doctor.finding import Finding, Seen
 from vitscope.doctor.modes import drop_rates, is_batch_norm
 from vitscope.doctor.one_step import step_batch
-from vitscope.doctor.patient import Patient
+from vitscope.doctor.patient import Patient, has_own_step
 
 
 def step_mode(patient: Patient) -> Seen:
@@ -18,7 +18,7 @@ def step_mode(patient: Patient) -> Seen:
     if patient.make_trainer is None:
         return Seen(left_out="no_optimizer")
     trainer = patient.make_trainer()
-    if getattr(trainer, "own_step", None) is None:
+    if not has_own_step(trainer):
         return Seen()  # the doctor's own steps, and the engine's, see to it
     norms = [module for module in patient.model.modules() if is_batch_norm(module)]
     drops = [module for module in patient.model.modules() if drop_rates(module)]

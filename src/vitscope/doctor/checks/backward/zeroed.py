@@ -9,7 +9,7 @@ from __future__ import annotations
 from vitscope.doctor.finding import Finding, Seen
 from vitscope.doctor.modes import train_without_chance
 from vitscope.doctor.one_step import cosine_of, mean_gradient, step_batch, watch_step
-from vitscope.doctor.patient import Patient
+from vitscope.doctor.patient import Patient, has_own_step
 from vitscope.doctor.still import still
 from vitscope.doctor.thresholds.backward import CARRIED_OVER, PLANTED_TIMES
 
@@ -18,7 +18,7 @@ def zeroed(patient: Patient) -> Seen:
     if patient.make_trainer is None:
         return Seen(left_out="no_optimizer")
     trainer = patient.make_trainer()
-    if getattr(trainer, "own_step", None) is None:
+    if not has_own_step(trainer):
         return Seen()  # the doctor's own steps, and the engine's, begin anew
     trainer.hold_lr(0.0)
     images, labels = step_batch(patient, trainer)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from vitscope.doctor.finding import Finding, Seen
-from vitscope.doctor.patient import Patient, as_logits
+from vitscope.doctor.patient import Patient, as_logits, has_own_step
 from vitscope.doctor.thresholds.forward import (
     AVERAGE_BEHIND,
     AVERAGE_MOST_STEPS,
@@ -30,7 +30,7 @@ def average(patient: Patient) -> Seen:
         numbers = {"model_loss": model_loss, "average_loss": mean_loss, "followed": 0.0, "left": 1.0, "steps": 0}
         seen.findings.append(Finding("ema_stale", 0.9, numbers))
         return seen
-    if patient.make_trainer is None or getattr(patient.make_trainer(), "own_step", None) is None:
+    if patient.make_trainer is None or not has_own_step(patient.make_trainer()):
         return seen  # whatever moves the mean is not in the step at hand
     followed = _followed(patient, pairs)
     seen.measured["followed"] = followed

@@ -30,7 +30,7 @@ def chance(patient: Patient) -> Seen:
     seen = Seen(measured={"agreement": agreement, "drop_rate": rate})
     if agreement < CHANCE_AGREEMENT and rate > HIGH_DROP_RATE:
         numbers = {"agreement": agreement, "rate": rate}
-        changes = (Change("model.drop_rate", 0.1),) if getattr(patient.facts, "drop_rate", None) == rate else ()
+        changes = (Change("model.drop_rate", 0.1),) if patient.facts.drop_rate == rate else ()
         seen.findings.append(Finding("dropout_too_high", 0.85, numbers, changes if patient.settings else ()))
     return seen
 
