@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -96,6 +96,16 @@ def test_ways_are_compared_on_the_users_pictures(capsys: pytest.CaptureFixture[s
     table = capsys.readouterr().out
     assert "--batch-size 4`" in table
     assert "accuracy" not in table
+
+
+@pytest.mark.usefixtures("folder")
+def test_classes_matched_by_number_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    save_model(build_model(replace(SMALL, num_classes=10)), "ten")
+    flags = ("--cheaper", "--data", "shapes:size=16,count=200", "--ways", "fp32", "--batch", "4", "--rounds", "1")
+    assert main(["bench", "ten", *flags, "--device", "cpu", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert "warning: the model does not name its classes" in err
+    assert json.loads(out)["ways"][0]["accuracy"] is not None
 
 
 def test_only_a_way_that_is_worse_beyond_chance_is_called_so(capsys: pytest.CaptureFixture[str]) -> None:

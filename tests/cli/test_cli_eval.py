@@ -20,8 +20,8 @@ from vitscope.data.loaders.choose import make_loader
 from vitscope.models.build import build_model
 from vitscope.models.config import ViTConfig
 from vitscope.models.model import VisionModel
+from vitscope.train.classes import class_order, said_of_numbers
 from vitscope.train.config import TrainConfig
-from vitscope.train.measure import class_order
 from vitscope.weights.folder import save_model
 from vitscope.weights.load import load_model
 
@@ -211,6 +211,36 @@ def test_other_classes_are_exit_3(here: Path, pets: Path, model: Path, capsys: p
 )
 def test_class_order(labels: str | None, names: str, order: list[int]) -> None:
     assert class_order(labels and list(labels), list(names), len(names), where="here") == order
+
+
+@pytest.mark.parametrize("labels", [None, [str(number) for number in range(10)]])
+def test_classes_matched_by_number_are_told(
+    labels: list[str] | None, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save_model(network(), here / "numbered", preprocessing=SEEN, labels=labels)
+    assert main(["eval", "numbered", "--data", "shapes:size=8,count=200"]) == 0
+    warned = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: the model ")]
+    assert len(warned) == 1
+    assert ("calls its classes '0', '1', ...," if labels else "does not name its classes,") in warned[0]
+    assert "matched by number" in warned[0]
+    assert main(["eval", "numbered", "--data", "digits"]) == 0
+    assert "warning" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("labels", "names", "is_said"),
+    [
+        (None, "ab", True),
+        (None, "01", False),
+        ("01", "ab", True),
+        ("ab", "01", True),
+        ("ab", "ba", False),
+        ("01", "10", False),
+        ("01", "01", False),
+    ],
+)
+def test_said_of_numbers(labels: str | None, names: str, is_said: bool) -> None:
+    assert (said_of_numbers(labels and list(labels), list(names)) is not None) is is_said
 
 
 # --- what is refused --------------------------------------------------------------------------------------------

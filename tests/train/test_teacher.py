@@ -118,6 +118,15 @@ def test_classes_in_another_order_are_brought_into_the_students(tmp_path: Path) 
     assert torch.equal(logits(["0", "1", "2", "3"]), logits(None))  # numbers say nothing
 
 
+def test_a_teacher_matched_by_number_is_told(tmp_path: Path) -> None:
+    save_model(network(), tmp_path / "model", labels=["0", "1", "2", "3"])
+    teacher = Teacher.load(tmp_path / "model", student_preprocess=HALF, num_classes=4, labels=NAMES)
+    assert teacher.remark is not None
+    assert teacher.remark.startswith("warning: the teacher calls its classes '0', '1', ...")
+    save_model(network(), tmp_path / "named", labels=NAMES[::-1])
+    assert Teacher.load(tmp_path / "named", student_preprocess=HALF, num_classes=4, labels=NAMES).remark is None
+
+
 def test_a_teacher_of_other_classes_is_refused(tmp_path: Path) -> None:
     save_model(network(), tmp_path / "model", labels=NAMES)
     with pytest.raises(ConfigError, match="4"):

@@ -18,6 +18,7 @@ from vitscope.infer.cheaper.way import Way, ways_for
 from vitscope.infer.labelled import SURE
 from vitscope.infer.predictor import Predictor
 from vitscope.models.model import VisionModel
+from vitscope.train.classes import said_of_numbers
 
 SENSITIVITY_PICTURES = 64
 """Every layer is tried on these; the divergence of probabilities needs far fewer than a share of answers does."""
@@ -28,7 +29,7 @@ def ways_report(
 ) -> dict[str, Any]:
     """Plain data: a line for each way, the layers by what 8 bits do to them, and what is proposed."""
     batch_size = max(command.batch)
-    sample, bad = _sample(command, Predictor(model, device="cpu", batch_size=batch_size))
+    sample, bad = _sample(command, Predictor(model, device="cpu", batch_size=batch_size), say)
     ways, left_out = ways_for(device)
     if command.ways:
         ways, left_out = [Way.named(name) for name in command.ways], []
@@ -106,10 +107,14 @@ def _cells(way: dict[str, Any]) -> list[str]:
     ]
 
 
-def _sample(command: Any, predictor: Predictor) -> tuple[Sample, list[str]]:
+def _sample(command: Any, predictor: Predictor, say: Callable[[str], None]) -> tuple[Sample, list[str]]:
     if command.images is not None:
         return sample_of_pictures(predictor, command.images, most=command.most)
-    return sample_of_dataset(predictor, open_dataset(command.data), "val", most=command.most)
+    dataset = open_dataset(command.data)
+    by_number = said_of_numbers(predictor.model.labels, dataset.class_names)
+    if by_number is not None:
+        say(by_number)
+    return sample_of_dataset(predictor, dataset, "val", most=command.most)
 
 
 def _sensitivity(

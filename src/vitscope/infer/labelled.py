@@ -15,7 +15,7 @@ from vitscope.data.config import NORMALISATIONS, PreprocessConfig
 from vitscope.data.dataset import Dataset
 from vitscope.data.loaders.choose import make_loader
 from vitscope.infer.predictor import Predictor
-from vitscope.train.measure import class_order
+from vitscope.train.classes import class_order
 
 Part = Literal["train", "val", "test"]
 SURE = 0.001

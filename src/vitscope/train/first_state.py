@@ -96,6 +96,8 @@ def make_state(
     if teacher is not None:
         how = f"{config.loss.distill}, a share of {config.loss.distill_share:g} of the loss"
         say(f"teacher: {config.loss.teacher} ({how})")
+        if teacher.remark is not None:
+            say(teacher.remark)
     return state, _objective(basis, state, teacher)
 
 

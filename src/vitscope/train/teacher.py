@@ -16,6 +16,7 @@ from vitscope.core.errors import ConfigError, expected
 from vitscope.data.config import PreprocessConfig, half_normalised
 from vitscope.models.config import pair
 from vitscope.models.model import VisionModel
+from vitscope.train.classes import are_numbers, said_of_numbers
 from vitscope.weights.load import load_model
 
 LUMINANCE = (0.299, 0.587, 0.114)
@@ -28,6 +29,9 @@ class Teacher:
     The teacher is frozen and in evaluation mode. It sees the very cut-out the student sees, varied and mixed alike:
     only normalisation, channels and size are made its own, on the device.
     """
+
+    remark: str | None = None
+    """What is to be said before anything is learnt from it."""
 
     def __init__(
         self, model: VisionModel, *, student_preprocess: PreprocessConfig, order: Sequence[int] | None = None
@@ -65,6 +69,7 @@ class Teacher:
                 fix="take a teacher trained on the same classes",
             )
         order = _order(model.labels, labels, where=str(source))
+        remark = None if labels is None else said_of_numbers(model.labels, labels, whose="the teacher")
         own, given = model.config.in_chans, student_preprocess.in_chans
         if own != given and {own, given} != {1, 3}:
             raise ConfigError(
@@ -72,7 +77,9 @@ class Teacher:
                 where=str(source),
                 fix=f"take a teacher that reads {given}, or 1 where the student reads 3, and the other way round",
             )
-        return cls(model.to(device), student_preprocess=student_preprocess, order=order)
+        teacher = cls(model.to(device), student_preprocess=student_preprocess, order=order)
+        teacher.remark = remark
+        return teacher
 
     @torch.no_grad()
     def __call__(self, images: Tensor) -> Tensor:
@@ -104,7 +111,7 @@ def _per_channel(config: PreprocessConfig, device: torch.device) -> tuple[Tensor
 
 def _order(known: Sequence[str] | None, wanted: Sequence[str] | None, *, where: str) -> list[int] | None:
     """For each wanted class its number among the known ones; none where nothing has to move, or no names are known."""
-    if known is None or wanted is None or list(known) == list(wanted) or _are_numbers(known) or _are_numbers(wanted):
+    if known is None or wanted is None or list(known) == list(wanted) or are_numbers(known) or are_numbers(wanted):
         return None
     missing = [label for label in wanted if label not in known]
     if missing or len(set(wanted)) != len(wanted):
@@ -114,8 +121,3 @@ def _order(known: Sequence[str] | None, wanted: Sequence[str] | None, *, where: 
             fix="take a teacher trained on the same classes",
         )
     return [list(known).index(label) for label in wanted]
-
-
-def _are_numbers(labels: Sequence[str]) -> bool:
-    """Whether classes are called by their numbers, which says nothing about what they are."""
-    return list(labels) == [str(number) for number in range(len(labels))]

@@ -15,7 +15,7 @@ from vitscope.infer.launched import Forward
 from vitscope.infer.pictures import Given, Pictures, find_pictures
 from vitscope.infer.predictor import Predictor
 from vitscope.infer.stream import prepare_for, stacked, stream
-from vitscope.train.measure import class_order
+from vitscope.train.classes import class_order
 
 
 @dataclass(frozen=True)
