@@ -390,9 +390,10 @@ def test_all_take_the_loader_of_the_first() -> None:
     dataset = open_dataset(config.data)
     alone = lay_out(config, dataset, torch.device("cpu"))
     second = lay_out(config, dataset, torch.device("cpu"), Second(torch.device("cpu")))
-    assert alone.dataset.config.loader == "auto"
-    assert second.dataset.config.loader == "worker"
-    assert second.config.data.loader == "auto", "what was asked for stays what it is"
+    whys = [basis.loader("train", training=True, say=print).why for basis in (alone, second)]
+    assert [why.partition(":")[0] for why in whys] == ["device loader", "worker loader"]
+    assert whys[1].endswith("; the first process chose it for all"), "nobody asked for it"
+    assert second.dataset.config.loader == second.config.data.loader == "auto", "what was asked for stays what it is"
 
 
 def joined(world: int = 2) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import torch
@@ -33,6 +33,8 @@ class Basis:
     processes: Processes = ALONE_PROCESSES
     epochs_done: float = 0.0
     """Of a run that is resumed."""
+    loader_agreed: str | None = None
+    """The kind of loader all processes take where the settings leave it open."""
 
     @cached_property
     def launch(self) -> str:
@@ -68,6 +70,7 @@ class Basis:
             device=self.device,
             batch_size=batch,
             lane=(lane or self.processes.lane) if training else ALONE,
+            agreed=self.loader_agreed,
             compiled=training and self.launch.startswith("compiled"),
             on_bad=on_bad or recorder(None, say),
         )
@@ -88,10 +91,10 @@ def lay_out(
 ) -> Basis:
     model = config.model.bare
     preprocess = config.data.preprocess(pair(model.img_size), model.in_chans)
+    kind = None
     if processes.world > 1:
         # Each would choose its loader by the memory it finds, and two kinds may count batches differently.
         kind = processes.by_first(
             lambda: loader_kind(dataset, preprocess=preprocess, augment=config.augment, device=device)
         )
-        dataset = replace(dataset, config=updated(dataset.config, loader=kind))
-    return Basis(config, dataset, preprocess, device, processes, epochs_done)
+    return Basis(config, dataset, preprocess, device, processes, epochs_done, loader_agreed=kind)

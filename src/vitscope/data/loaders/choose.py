@@ -40,6 +40,7 @@ def make_loader(
     batch_size: int | None = None,
     lane: Lane = ALONE,
     compiled: bool = False,
+    agreed: str | None = None,
     on_bad: Callable[[BadSample], None] | None = None,
     progress: Progress | None = None,
 ) -> Loader:
@@ -50,7 +51,8 @@ def make_loader(
     `augment` is a named strength ("basic") or settings of one's own.
     `training` (by default: of the part `train`) means shuffled, varied by `augment`, whole batches only. Otherwise
     every picture comes once, in order, as `preprocess` makes it. `dataset.config` says which loader; `auto` chooses,
-    and the loader's `why` says what and why. `compiled` compiles the device loader's work.
+    and the loader's `why` says what and why; of several processes that agreed on one kind, that is `agreed`.
+    `compiled` compiles the device loader's work.
     """
     config, device = dataset.config, torch.device(device)
     if isinstance(preprocess, int):
@@ -68,7 +70,7 @@ def make_loader(
 
     one_size = common_size(dataset.source, rows)
     storage = plan_storage(one_size, preprocess, augment, config.pixel_limit)
-    kind, why = choose_loader(config.loader, dataset, storage, one_size, device)
+    kind, why = choose_loader(config.loader, dataset, storage, one_size, device, agreed=agreed)
     if kind == "worker":
         return WorkerLoader(
             dataset.source,
@@ -127,7 +129,13 @@ def loader_kind(dataset: Dataset, *, preprocess: PreprocessConfig, augment: Augm
 
 
 def choose_loader(
-    wish: str, dataset: Dataset, storage: Storage, one_size: tuple[int, int] | None, device: torch.device
+    wish: str,
+    dataset: Dataset,
+    storage: Storage,
+    one_size: tuple[int, int] | None,
+    device: torch.device,
+    *,
+    agreed: str | None = None,
 ) -> tuple[str, str]:
     """`worker` or `device`, and why, in words."""
     count = len(dataset.source)
@@ -139,6 +147,8 @@ def choose_loader(
         cut = wish == "device" and one_size is None
         note = f"; pictures of many sizes are first brought to {height} x {width}" if cut else ""
         return wish, f"{wish} loader, as asked for{note}"
+    if agreed is not None:
+        return agreed, f"{agreed} loader: {amount}; the first process chose it for all"
     if one_size is None:
         return "worker", "worker loader: the pictures have many sizes"
     if need > room:
