@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from pathlib import Path
 from typing import Any
 
@@ -183,6 +184,21 @@ def test_the_report_is_there(tmp_path: Path, dense: str) -> None:
     assert "a title of its own" in page
     assert "cannot tell" in page, "one seed has no verdict"
     assert done.table == done.folder / "rounds.csv"
+
+
+def test_what_was_done_is_what_stands_in_the_table(tmp_path: Path, dense: str) -> None:
+    """Rows stay where a later call asks for less: the page must not say that there were none."""
+    asked: dict[str, Any] = {"source": dense, "algorithm": "oneshot", "report": True}
+
+    def shown(done: Any) -> dict[str, str]:
+        return dict(re.findall(r"<dt>(\w+)</dt><dd>([^<]*)</dd>", (done.folder / "report.html").read_text()))
+
+    first = shown(experiment(tmp_path / "x", controls="random,dense", **asked))
+    assert (first["controls"], first["control_rounds"]) == ("dense, random", "1")
+    later = shown(experiment(tmp_path / "x", controls="none", resume=True, **asked))
+    assert later == first
+    alone = shown(experiment(tmp_path / "y", controls="none", **asked))
+    assert (alone["controls"], alone["control_rounds"]) == ("none", "none")
 
 
 @pytest.mark.parametrize(

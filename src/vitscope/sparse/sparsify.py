@@ -122,7 +122,8 @@ def sparsify(
             raise
         rows = with_kept(rows, before)
         _put_model(folder, rows, sparse)
-        write_report(folder, rows, settings=in_words(config, sparse, source), title=title or f"{sparse.algorithm}")
+        shown = in_words(config, sparse, source, rows)
+        write_report(folder, rows, settings=shown, title=title or sparse.algorithm)
         return Experiment(folder, "finished", EXIT_DONE, rows)
 
 
@@ -191,8 +192,9 @@ def _is_timed(sparse: SparseConfig, stopwatch: Stopwatch | None) -> bool:
     return sparse.algorithm != "imp"
 
 
-def in_words(config: TrainConfig, sparse: SparseConfig, source: str | None) -> dict[str, str]:
-    """The settings a reader of the report asks for."""
+def in_words(config: TrainConfig, sparse: SparseConfig, source: str | None, rows: Sequence[Row]) -> dict[str, str]:
+    """The settings a reader of the report asks for. Controls are those of the rows: an earlier call may have asked for
+    more."""
     began = f"trained here, {sparse.dense_epochs or config.loop.epochs} epochs" if source is None else source
     shown = {
         "data": config.data.name,
@@ -203,7 +205,13 @@ def in_words(config: TrainConfig, sparse: SparseConfig, source: str | None) -> d
     }
     if config.loss.teacher is not None:
         shown["teacher"] = f"{config.loss.teacher}, {config.loss.distill_share:g} of the loss"
-    return shown | {key: str(value) for key, value in to_dict(sparse).items() if key not in ("epochs", "dense_epochs")}
+    controls = [row for row in rows if row.is_control]
+    beside = {
+        "controls": ", ".join(dict.fromkeys(row.network.removeprefix("control:") for row in controls)) or "none",
+        "control_rounds": ", ".join(map(str, sorted({row.round for row in controls}))) or "none",
+    }
+    asked = {key: str(value) for key, value in to_dict(sparse).items() if key not in ("epochs", "dense_epochs")}
+    return shown | asked | beside
 
 
 def _refuse_two_teachers(config: TrainConfig, sparse: SparseConfig) -> None:
