@@ -98,6 +98,29 @@ def test_a_mistake(verb: str, words: str, code: int, here: Path, capsys: pytest.
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize("verb", ALL)
+@pytest.mark.parametrize(("name", "content"), [("notes.pth", b"not weights\n"), ("torn.safetensors", b"\x80\x00\xff")])
+def test_a_file_that_holds_no_weights(
+    verb: str, name: str, content: bytes, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is there and cannot be read: 1. Where only a folder or settings can be meant, it was typed wrongly: 2."""
+    (here / name).write_bytes(content)
+    assert main([verb, *RIGHT[verb].replace("MODEL", name).split()]) == (2 if verb in ("eval", "doctor") else 1)
+    said = capsys.readouterr().err
+    assert name in said
+    assert "codec" not in said
+    assert sorted(entry.name for entry in here.iterdir()) == sorted([name, "empty", "model", "photos"])
+
+
+@pytest.mark.parametrize("verb", ["train", "sparsify", "doctor"])
+def test_weights_in_the_place_of_settings(verb: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([verb, "model/model.safetensors"]) == 2
+    error, where, todo = capsys.readouterr().err.splitlines()
+    assert error == "error: cannot read the settings: the file is no text"
+    assert where == "where: model/model.safetensors"
+    assert "--from" in todo
+
+
 @pytest.mark.parametrize("verb", TAKEN)
 def test_what_is_there_is_kept(verb: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     there = here / TAKEN[verb]

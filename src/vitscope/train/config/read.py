@@ -23,6 +23,12 @@ def read_train_config(path: str | Path) -> TrainConfig:
     where = str(path)
     try:
         text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ConfigError(
+            "cannot read the settings: the file is no text",
+            where=where,
+            fix="give the path of a YAML file; a file of weights to start from goes with --from",
+        ) from None
     except (OSError, ValueError) as error:
         why = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise ConfigError(f"cannot read the settings: {why}", where=where, fix="give the path of a YAML file") from None
