@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from train.tiny_runs import VIT, tiny
 from vitscope.core.config import updated
@@ -15,6 +16,7 @@ from vitscope.data.dataset import open_dataset
 from vitscope.train.config import CheckpointConfig, TrainConfig, named_model
 from vitscope.train.fit import fit
 from vitscope.train.said_of_steps import said_of_classes, said_of_updates
+from vitscope.weights.load import load_model
 
 TYPED = "vitscope train --data photos --model.num-classes 10"
 
@@ -58,6 +60,25 @@ def test_pictures_left_out_are_counted_where_they_are_many() -> None:
 def test_a_run_of_few_updates_says_how_many(epochs: int, said: str | None) -> None:
     found = said_of_updates(tiny(loop={"epochs": epochs}), pictures=72, steps_per_epoch=1)
     assert [line.startswith(str(said)) for line in found] == ([] if said is None else [True])
+
+
+@pytest.mark.usefixtures("no_pictures")
+@pytest.mark.parametrize("empty", [0, 1, 7])
+def test_classes_without_pictures_are_told(empty: int, tmp_path: Path) -> None:
+    """They count, as with torchvision: the number of classes, and the labels of the model, go by the folders."""
+    for number in range(empty):
+        (tmp_path / "photos" / f"nothing-{number}").mkdir(parents=True)
+    for name in ("cat", "owl"):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for number in range(6):
+            Image.new("L", (8, 8), 40 * number).save(tmp_path / "photos" / name / f"{number}.png")
+    data = {"name": str(tmp_path / "photos"), "batch_size": 6}
+    fit(tiny(data=data, loop={"epochs": 1}), out=tmp_path / "run", quiet=True)
+    log = RunFolder(tmp_path / "run").log_path.read_text()
+    assert len(load_model(tmp_path / "run").labels) == 2 + empty
+    assert log.count("no pictures. ") == bool(empty)
+    assert ("warning: class 'nothing-0' has no pictures. It is one of the model's 3 classes" in log) == (empty == 1)
+    assert ("'nothing-4' and 2 more have no pictures. They are among the model's 9 classes" in log) == (empty == 7)
 
 
 @pytest.mark.usefixtures("no_pictures")

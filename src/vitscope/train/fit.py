@@ -35,7 +35,7 @@ from vitscope.train.run_log import (
     nothing_left_of_refusals,
     tell_end,
 )
-from vitscope.train.said_of_steps import said_of_classes
+from vitscope.train.said_of_steps import said_of_classes, said_of_empty
 from vitscope.train.setup import set_up
 from vitscope.train.show.observer import Observer, Observers
 from vitscope.train.show.progress import Progress
@@ -154,7 +154,8 @@ def fit(
         for change in changed:
             speak(f"changed since the run began: {change}")
         speak(f"data: {dataset.in_words()}")
-        for sentence in (*remarks, *said_of_classes(asked, dataset.num_classes, command)):
+        of_classes = said_of_classes(asked, dataset.num_classes, command)
+        for sentence in (*remarks, *of_classes, *said_of_empty(dataset)):
             speak(sentence)
         if config.optim.scale_lr != "none":
             speak(f"lr {config.optim.lr:g}, scaled ({config.optim.scale_lr}) to {config.lr:g}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from vitscope.data.dataset import Dataset
 from vitscope.models.build import CONFIGS
 from vitscope.models.variants import VARIANTS
 from vitscope.train.config import TrainConfig
@@ -11,6 +12,8 @@ from vitscope.train.config import TrainConfig
 LEFT_OUT = 0.1
 """Share of the training pictures from which on it is said that they are left out."""
 FEW_UPDATES = 100
+MOST_NAMED = 5
+"""Classes that have no pictures."""
 
 
 def said_of_classes(asked: TrainConfig, num_classes: int, command: str | None) -> list[str]:
@@ -23,6 +26,21 @@ def said_of_classes(asked: TrainConfig, num_classes: int, command: str | None) -
     if given == num_classes or not (was_typed or was_set):
         return []
     return [f"num_classes {given:,} -> {num_classes:,}, from the data"]
+
+
+def said_of_empty(dataset: Dataset) -> list[str]:
+    """Classes that have a name and no pictures: an empty folder is one, as torchvision and a schema count them."""
+    empty = [name for name, count in zip(dataset.class_names, dataset.counts("train"), strict=True) if not count]
+    if not empty:
+        return []
+    named = ", ".join(f"'{name}'" for name in empty[:MOST_NAMED])
+    more = f" and {len(empty) - MOST_NAMED:,} more" if len(empty) > MOST_NAMED else ""
+    count = f"the model's {dataset.num_classes:,} classes, and nothing teaches"
+    if len(empty) == 1:
+        return [f"warning: class {named} has no pictures. It is one of {count} it: add pictures, or remove the class"]
+    return [
+        f"warning: classes {named}{more} have no pictures. They are among {count} them: add pictures, or remove them"
+    ]
 
 
 def said_of_updates(config: TrainConfig, *, pictures: int, steps_per_epoch: int) -> list[str]:

@@ -38,7 +38,8 @@ def _about_classes(names: Sequence[str], counts: dict[str, np.ndarray]) -> list[
         told.append(f"only one class, '{names[0]}': there is nothing to tell apart, training will refuse it")
     total = np.sum(list(counts.values()), axis=0)
     if (total == 0).any():
-        told.append(f"classes without any picture: {_named(names, total == 0)}")
+        named = _named(names, total == 0)
+        told.append(f"classes without any picture: {named}; they count, and nothing teaches them: add some or remove")
     for part in PARTS:
         if not counts[part].sum():
             told.append(f"no pictures for {part}: training will refuse it")
