@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -22,9 +24,17 @@ def test_digits_are_scikit_learns() -> None:
     theirs = load_digits()
     assert len(source) == 1797
     assert source.labels.tolist() == theirs.target.tolist()
-    for index in (0, 1000, 1796):
+    assert source.labels.dtype == np.int64
+    for index in range(1797):
         pixels = np.asarray(source.picture(index, in_chans=1), dtype=float)
         np.testing.assert_allclose(pixels * 16 / 255, theirs.images[index], atol=0.04)
+
+
+def test_digits_do_not_wait_for_scikit_learn() -> None:
+    """It takes a second to import, with pandas and pyarrow behind it, and only one of its files is read."""
+    words = "import sys, vitscope; vitscope.open_dataset('digits'); print({'sklearn', 'pandas'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
 
 
 def test_shapes_of_any_size_are_functions_of_seed_and_number() -> None:
