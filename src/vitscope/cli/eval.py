@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import tyro
 
@@ -64,18 +64,29 @@ def run(args: Sequence[str]) -> int:
     data = _data(command, folder)
 
     from vitscope.cli.eval_tables import print_report, report_of  # torch comes with these
-    from vitscope.cli.eval_trust import print_trust, trust_report
     from vitscope.train.measure import measure
 
     found, names = measure(folder, data, command.part, batch_size=command.batch_size, device=command.device, say=say)
     report = {"source": command.source, "data": data.name, "part": command.part, **report_of(found, names)}
-    trust = trust_report(command, folder, data)
+    trust = _trust(command, folder, data)
     if command.json:
         print_json(encode({**report, **trust}))
-    else:
-        print_report(report)
+        return EXIT_DONE
+    print_report(report)
+    if trust:
+        from vitscope.cli.eval_trust import print_trust
+
         print_trust(trust)
     return EXIT_DONE
+
+
+def _trust(command: EvalCommand, folder: Path, data: DataConfig) -> dict[str, Any]:
+    """What else was asked for. It takes half a second to import, so only then."""
+    if not (command.calibrate or command.swap_test):
+        return {}
+    from vitscope.cli.eval_trust import trust_report
+
+    return trust_report(command, folder, data)
 
 
 def _data(command: EvalCommand, folder: Path) -> DataConfig:

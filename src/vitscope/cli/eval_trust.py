@@ -16,8 +16,6 @@ from vitscope.infer.predictor import Predictor
 
 def trust_report(command: Any, folder: Path, data: DataConfig) -> dict[str, Any]:
     """Plain data, under `calibration` and `swap_test`, of what was asked for."""
-    if not (command.calibrate or command.swap_test):
-        return {}
     predictor = Predictor.load(folder, device=command.device, batch_size=command.batch_size)
     dataset = open_dataset(data)
     told: dict[str, Any] = {}

@@ -10,7 +10,6 @@ B batch, C channels, H W image, K classes.
 from __future__ import annotations
 
 import torch
-from scipy.special import betaincinv
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -85,5 +84,7 @@ def beta_quantiles(alpha: float, device: torch.device | str = "cpu") -> Tensor:
     """(QUANTILES,) of Beta(alpha, alpha), each equally likely. Without an alpha nothing is mixed: all 1."""
     if alpha == 0:
         return torch.ones(QUANTILES, device=device)
+    from scipy.special import betaincinv  # only where pictures are mixed
+
     middle = (torch.arange(QUANTILES, dtype=torch.float64) + 0.5) / QUANTILES
     return torch.from_numpy(betaincinv(alpha, alpha, middle.numpy())).to(torch.float32).to(device)
