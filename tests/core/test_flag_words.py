@@ -8,7 +8,7 @@ import pytest
 
 from vitscope.core.config import config
 from vitscope.core.errors import UsageError
-from vitscope.core.flag_words import as_flags_take_it
+from vitscope.core.flag_words import as_flags_take_it, wanted
 from vitscope.core.flags import flag_names, parse_flags
 from vitscope.core.switch import Switch
 
@@ -92,3 +92,11 @@ def test_help_shows_no_negative_form_of_a_switch(capsys: pytest.CaptureFixture[s
     assert "--json " in out
     assert "--no-json" not in out
     assert "--no-bias" in out
+
+
+def test_words_to_choose_from_are_typed_with_blanks() -> None:
+    several = tuple[Literal["flip", "crops"], ...]
+    assert wanted(several) == "one or more of 'flip', 'crops'"
+    assert as_flags_take_it(several, ["flip,crops"], ["flip", "crops"]) == "flip crops"
+    assert as_flags_take_it(several, ["flip,corps"], ["flip", "crops"]) is None
+    assert as_flags_take_it(Literal["flip", "crops"], ["flip,crops"], ["flip", "crops"]) is None, "it takes one"

@@ -34,6 +34,8 @@ def wanted(hint: Any) -> str:
             return f"one or more {MANY[args[0]]}"
         if set(args) == {args[0]}:
             return f"{len(args)} {MANY[args[0]]}"
+    if args and args[-1] is Ellipsis and typing.get_origin(args[0]) is typing.Literal:
+        return describe_type(args[0]).replace("one of ", "one or more of ", 1)
     return ONE.get(kind) or describe_type(kind)
 
 
@@ -51,9 +53,10 @@ def example(hint: Any, given: Any = None) -> str | None:
     return EXAMPLES.get(kind)
 
 
-def as_flags_take_it(hint: Any, given: Sequence[str]) -> str | None:
+def as_flags_take_it(hint: Any, given: Sequence[str], choices: Sequence[str] = ()) -> str | None:
     """Numbers as other tools and languages write them, as they are typed here: '[64,64]' -> '64 64', '0,001' ->
-    '0.001'. None where nothing of that kind was given, or the flag takes other numbers."""
+    '0.001'; words to choose from likewise: 'flip,crops' -> 'flip crops'. None where nothing of that kind was given, or
+    the flag takes others."""
     if not any("," in word or word.startswith(BRACKETS) for word in given):
         return None
     if len(given) == 1 and DECIMAL_COMMA.fullmatch(given[0]) and float in _kinds(hint):
@@ -62,6 +65,8 @@ def as_flags_take_it(hint: Any, given: Sequence[str]) -> str | None:
     if len(given) == 1 and THOUSANDS.fullmatch(given[0]) and int in _kinds(hint) and not takes_several:
         return given[0].replace(",", "")
     words = " ".join(given).strip("[](){} ").replace(",", " ").split()
+    if takes_several and words and all(word in choices for word in words):
+        return " ".join(words)
     return " ".join(words) if any(_takes(kind, words) for kind in _kinds(hint)) else None
 
 

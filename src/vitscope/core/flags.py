@@ -166,7 +166,7 @@ def _refusal(default: Any, args: Sequence[str], box: str, prog: str) -> UsageErr
     given = next(filter(None, (_given(args, one) for one in flags)), [])
     choices = [choice for choice in literal_choices(hint) if isinstance(choice, str)]
     near = did_you_mean(given[0], choices) if given and choices else None
-    meant = as_flags_take_it(hint, given)
+    meant = as_flags_take_it(hint, given, choices)
     if meant is not None:
         near = f"`{flag} {meant}`"
     held, field = _holder(default, name)
