@@ -203,7 +203,8 @@ def in_words(config: TrainConfig, sparse: SparseConfig, source: str | None) -> d
     }
     if config.loss.teacher is not None:
         shown["teacher"] = f"{config.loss.teacher}, {config.loss.distill_share:g} of the loss"
-    return shown | {key: str(value) for key, value in to_dict(sparse).items() if key not in ("epochs", "dense_epochs")}
+    rest = to_dict(sparse) | {"rank": sparse.ranks}
+    return shown | {key: str(value) for key, value in rest.items() if key not in ("epochs", "dense_epochs")}
 
 
 def _refuse_two_teachers(config: TrainConfig, sparse: SparseConfig) -> None:
