@@ -51,4 +51,4 @@ fi
 mkdir -p launch_logs
 log=launch_logs/$name-$stamp.log
 echo "log         $log"
-"${words[@]}" 2>&1 | tee "$log"
+"${words[@]}" 2>&1 | tee -i "$log"  # Ctrl-C reaches both: what the run says while it saves itself is still to come

@@ -242,7 +242,7 @@ def test_a_folder_that_is_taken_and_settings_that_changed(capsys: pytest.Capture
     assert main(["sparsify", *words]) == 0
     capsys.readouterr()
     assert "is not empty" in refused(capsys, *words)
-    assert "rank (global -> layer)" in refused(capsys, *words, "--resume", "--rank", "layer")
+    assert "rank (None -> layer)" in refused(capsys, *words, "--resume", "--rank", "layer")
     assert "optim.lr (0.01 -> 0.5)" in refused(capsys, *words, "--resume", "--optim.lr", "0.5")
     assert main(["sparsify", *words, "--resume", "--rounds", "2"]) == 0
     capsys.readouterr()
@@ -439,3 +439,39 @@ def test_resumed_it_takes_every_word_that_is_typed(asked: list[SimpleNamespace])
     kept, changed = (call.sparse for call in asked)
     assert (kept.controls, kept.rounds, kept.seeds, kept.timing) == ("all", 3, 2, "none")
     assert (changed.controls, changed.rounds, changed.seeds, changed.timing) == ("none", 1, 1, "all")
+
+
+@pytest.mark.parametrize("name", ["rounds", "exp", "controls"])
+def test_a_folder_named_like_a_setting_is_resumed(name: str, asked: list[SimpleNamespace]) -> None:
+    """What a flag is given is no flag."""
+    Path(name).mkdir()
+    save_yaml(settings(), Path(name, "train.yaml"))
+    save_yaml(SparseConfig(controls="all", rounds=3, exp=2.0), Path(name, "sparse.yaml"))
+    Path(name, "source.json").write_text('{"source": null}')
+    assert main(["sparsify", "--resume", "--out", name, "--json"]) == 0
+    assert (asked[0].sparse.rounds, asked[0].sparse.exp, asked[0].sparse.controls) == (3, 2.0, "all")
+
+
+def test_ctrl_c_lets_it_say_how_to_go_on(here: Path) -> None:
+    """A terminal sends it to every process of the group: what writes the log may not leave before what is logged."""
+    stub = here / "stub"
+    stub.write_text("#!/bin/sh\ntrap 'sleep 0.3; echo next: --resume; exit 130' INT\necho begun\nsleep 30 & wait $!\n")
+    stub.chmod(stub.stat().st_mode | stat.S_IXUSR)
+    with subprocess.Popen(
+        ["bash", str(LAUNCHER), "digits", "vit_tiny", "2", "1", "4", "false", "0.2", "y"],
+        cwd=here,
+        env={**os.environ, "VITSCOPE": str(stub)},
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line == "begun\n":
+                break
+        os.killpg(process.pid, signal.SIGINT)
+        said = process.stdout.read()
+    assert "next: --resume" in said
+    (log,) = (here / "launch_logs").iterdir()
+    assert "next: --resume" in log.read_text()
+    assert process.returncode == 130

@@ -30,6 +30,12 @@ def test_digits_are_scikit_learns() -> None:
         np.testing.assert_allclose(pixels * 16 / 255, theirs.images[index], atol=0.04)
 
 
+def test_digits_whose_file_has_moved_are_asked_of_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = open_source("digits").content_hash()
+    monkeypatch.setattr("vitscope.data.sources.digits.FILE", "elsewhere.csv")
+    assert open_source("digits").content_hash() == known
+
+
 def test_digits_do_not_wait_for_scikit_learn() -> None:
     """It takes a second to import, with pandas and pyarrow behind it, and only one of its files is read."""
     words = "import sys, vitscope; vitscope.open_dataset('digits'); print({'sklearn', 'pandas'} & {*sys.modules})"

@@ -19,11 +19,13 @@ from vitscope.core.config import updated
 from vitscope.core.errors import ConfigError
 from vitscope.models.config import ViTConfig
 from vitscope.sparse.config import SparseConfig
+from vitscope.sparse.ground import Ground
 from vitscope.sparse.masks import all_kept, by_magnitude
 from vitscope.sparse.rows import Row, read_rows
 from vitscope.sparse.sparsify import Experiment, how_far
 from vitscope.sparse.surgery import shrink
 from vitscope.sparse.units import Units
+from vitscope.train.config.read import read_train_config
 
 CONTROLS = ("dense", "random", "reinit", "oneshot")
 
@@ -160,6 +162,38 @@ def test_by_lot_as_much_goes_and_something_else(rsst: Experiment, imp: Experimen
     assert sum(int(m.sum()) for m in ours.values()) == sum(int(m.sum()) for m in theirs.values())
     assert differing(ours, theirs)
     assert row_of(refill, "control:random").rewind_hash == row_of(refill, "refill").rewind_hash
+
+
+def test_rounds_by_lot_draw_anew_each(rsst: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the block whose first unit went would lose its first unit again: numbers are counted in what is left."""
+    drawn: list[Any] = []
+
+    def noted(*given: Any, **named: Any) -> Any:
+        drawn.append(scores(*given, **named))
+        return drawn[-1]
+
+    scores = Ground.scores
+    monkeypatch.setattr(Ground, "scores", noted)
+    asked: dict[str, Any] = {"rounds": 2, "criterion": "random"}
+    experiment(tmp_path / "x", **asked)
+    first, second = drawn
+    for kind in first:
+        for before, after in zip(first[kind], second[kind], strict=True):
+            together = min(len(before), len(after))
+            assert not torch.equal(before[:together], after[:together]) or not together
+    again = dict(drawn[0])
+    drawn.clear()
+    experiment(tmp_path / "y", **asked)
+    assert all(torch.equal(*pair) for kind in again for pair in zip(again[kind], drawn[0][kind], strict=True))
+
+
+def test_networks_of_a_round_are_shown_the_same_pictures(rsst: Experiment, refill: Experiment) -> None:
+    """So that what differs between them is what was removed."""
+    for done, name, rounds in ((rsst, "rsst", 2), (refill, "refill", 1)):
+        for number in range(1, rounds + 1):
+            rows = [row_of(done, one, number) for one in (name, *(f"control:{control}" for control in CONTROLS))]
+            runs = [(done.folder / row.model).parent / "config.yaml" for row in rows]
+            assert len({read_train_config(run).loop.data_seed for run in runs}) == 1
 
 
 def test_from_new_weights_the_same_network(rsst: Experiment, imp: Experiment, refill: Experiment) -> None:

@@ -3,8 +3,10 @@ the small network is the masked one, and a row tells of the network that was sav
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
@@ -20,6 +22,7 @@ from sparse.convolutions import CONFIGS
 from sparse.sparse_models import pictures
 from sparse.tiny_experiments import (
     STEPS_PER_EPOCH,
+    VIT,
     accuracy_by_hand,
     before,
     dense_run,
@@ -261,15 +264,20 @@ def test_a_mask_is_worth_what_refill_s_formula_says(rank: Any, fillback: float, 
         assert found[kind] == (wanted if rank == "layer" else wanted[0])
 
 
+def _gone(units: Units, kind: str) -> list[int]:
+    return [total - kept for total, kept in zip(units.totals(kind), units.counts(kind), strict=True)]
+
+
 def test_refill_keeps_what_its_masks_are_worth(refill: Experiment) -> None:
-    """The default is global ranking and a fillback of 0.2; the mask of round k has lost k times the rate."""
+    """The default is as many in each block as its own mask says, and a fillback of 0.2; the mask of round k has lost k
+    times the rate."""
     for number in range(1, ROUNDS + 1):
         units = units_after(refill, number, "refill")
         assert units.removed("heads") + units.removed("neurons") > 0
         if number == 1:
             masks = load_file(place(refill, 1, "imp") / "masks.safetensors")
-            gone = gone_by_masks(groups_of(dense_model(refill)), masks, fillback=0.2, rank="global")
-            assert {kind: units.removed(kind) for kind in units.kinds} == gone
+            gone = gone_by_masks(groups_of(dense_model(refill)), masks, fillback=0.2, rank="layer")
+            assert {kind: _gone(units, kind) for kind in units.kinds} == gone
     units_after(refill, 2, "refill").require_within(units_after(refill, 1, "refill"))
 
 
@@ -503,3 +511,53 @@ def test_an_outcome_without_units_says_so(tmp_path: Path) -> None:
 def test_units_of_the_saved_network_are_those_of_the_row(refill: Experiment) -> None:
     row = row_of(refill, "refill", ROUNDS)
     assert units_of(vitscope.load_model(refill.folder / row.model)).totals("neurons") == row.left("neurons")
+
+
+# --- which pictures, and what a round leaves behind -------------------------------------------------------------------
+
+
+def data_seed(run: Path) -> int | None:
+    return read_train_config(run / "config.yaml").loop.data_seed
+
+
+def test_who_goes_on_from_trained_weights_is_shown_pictures_as_never_before(rsst: Experiment) -> None:
+    rounds = [place(rsst, number, "rsst") for number in range(1, ROUNDS + 1)]
+    seeds = [data_seed(folder / "growing" / "run") for folder in rounds]
+    assert seeds == [data_seed(folder / "small" / "run") for folder in rounds], "both runs of a round draw from one"
+    assert data_seed((rsst.folder / row_of(rsst, "dense").model).parent) is None
+    assert None not in seeds
+    assert len(set(seeds)) == ROUNDS
+
+
+def test_who_is_rewound_trains_on_the_same_pictures_again(refill: Experiment, imp: Experiment) -> None:
+    for done, name in ((refill, "refill"), (imp, "imp")):
+        for number in range(1, ROUNDS + 1):
+            assert data_seed((done.folder / row_of(done, name, number).model).parent) is None
+
+
+def test_a_round_that_is_done_lets_go_of_what_its_cut_was_made_from(rsst: Experiment, tmp_path: Path) -> None:
+    let_go = importlib.import_module("vitscope.sparse.rounds.rsst").let_go
+    folder = Path(shutil.copytree(place(rsst, 1, "rsst"), tmp_path / "rsst"))
+    let_go(folder / "growing" / "run")
+    let_go(folder / "growing" / "run")
+    left = {path.name for path in (folder / "growing" / "run").iterdir()}
+    assert {"config.yaml", "metrics.jsonl"} <= left
+    assert "checkpoints" not in left
+    assert (folder / "small" / "run" / "checkpoints" / "last").exists()
+
+
+def test_speeds_of_another_machine_are_not_taken_for_this_one_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    speed, timed = measure.Speed(1.0, 2.0, 1.1, 1.2, 1.1, 2.4), list[str]()
+
+    def time_it(*given: Any) -> measure.Timing:
+        timed.append("once more")
+        return measure.Timing("eager", speed, None)
+
+    monkeypatch.setattr(measure.Stopwatch, "_timed", time_it)
+    for hardware, version, times in (("one", "2.11", 1), ("one", "2.11", 1), ("two", "2.11", 2), ("two", "2.13", 3)):
+        monkeypatch.setattr(measure, "surroundings", lambda device, here=hardware: {"hardware": here})
+        monkeypatch.setattr(torch, "__version__", version)
+        measure.Stopwatch(tmp_path / "speed.json", torch.device("cpu")).time(VIT, VIT)
+        assert len(timed) == times

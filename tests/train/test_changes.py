@@ -54,6 +54,7 @@ def test_what_may_change_is_told(new: TrainConfig, told: str) -> None:
         (changed("data", split_seed=1), "data.split_seed", "0", "1"),
         (changed("data", mean=(0.1,)), "data.mean", "None", r"\[0.1\]"),
         (changed("loop", seed=1), "loop.seed", "0", "1"),
+        (changed("loop", data_seed=1), "loop.data_seed", "None", "1"),
         (changed("loop", ema_decay=0.9), "loop.ema_decay", "None", "0.9"),
         (changed("optim", name="sgd"), "optim.name", "'adamw'", "'sgd'"),
         (changed("optim", freeze=("blocks.0",)), "optim.freeze", r"\[\]", r"\['blocks.0'\]"),

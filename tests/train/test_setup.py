@@ -84,6 +84,19 @@ def test_the_seed_decides_order_and_weights_whatever_was_drawn_before() -> None:
     assert {"order", "head.weight", "pos_embed"} <= differing(found[0], found[2])
 
 
+def test_order_may_have_a_seed_of_its_own() -> None:
+    """The same network shown the pictures as those of another seed are."""
+
+    def made(**loop: Any) -> tuple[list[int], dict[str, Any]]:
+        config = tiny(loop=loop)
+        batch = next(iter(basis_of(config).loader("train", training=True, say=print).epoch(0)))
+        return batch.indices.tolist(), weights(state_and_objective(config)[0].model)
+
+    (plain, first), (other, second), (third, _) = made(seed=0), made(seed=0, data_seed=1), made(seed=1)
+    assert plain != other == third
+    assert differing(first, second) == set()
+
+
 def test_weights_have_a_seed_of_their_own() -> None:
     model = state_and_objective(tiny(loop={"seed": 3}))[0].model
     wanted = network(seed=derive_seed(3, "weights"), large=False)

@@ -211,7 +211,8 @@ def _kept(
     from vitscope.sparse.experiment_folder import kept_settings
 
     train, sparse, source = kept_settings(Path(command.out or "").expanduser())
-    plain, typed = SparsifyCommand(), {word.partition("=")[0].lstrip("-").replace("-", "_") for word in args}
+    plain, flags = SparsifyCommand(), (word.partition("=")[0] for word in args if word.startswith("--"))
+    typed = {flag.removeprefix("--").replace("-", "_") for flag in flags}
     names = (name for name in field_names(SparseConfig) if {name, f"no_{name}"} & typed)
     changes = {name: getattr(command, name) for name in names}
     everyday = updated(command, epochs=None, **{name: getattr(plain, name) for name in changes})

@@ -41,10 +41,12 @@ class SparseConfig:
     """What is removed whole, with commas between: heads and neurons of a ViT, channels of a CNN or ResNet."""
     criterion: Literal["remain", "magnitude", "l1", "l2", "saliency", "random"] = "saliency"
     """What makes a unit worth keeping."""
-    rank: Literal["global", "layer"] = "global"
-    """Whether units compete over all blocks, or in each block by itself."""
+    rank: Literal["global", "layer"] | None = None
+    """Whether units compete over all blocks, or in each block by itself. By default over all; with refill, whose mask
+    says how many stay in each block, in each."""
     reg: float = 1.0
-    """rsst: where lambda ends."""
+    """rsst: where lambda ends. It changes what is logged and not how hard units are pulled: eta makes up for it. What
+    does change that is --exp, --growth and --growth-share."""
     exp: float = 4.0
     """rsst: how late lambda rises, in the schedule `rsst`."""
     growth: Literal["rsst", "linear", "quadratic", "cubic", "exponential"] = "rsst"
@@ -104,7 +106,6 @@ class SparseConfig:
             self.rounds,
             fix="leave it out",
         )
-        masked = self.algorithm in ("imp", "refill")
         require(
             self.criterion != "remain" or self.algorithm == "refill",
             "criterion",
@@ -113,12 +114,22 @@ class SparseConfig:
             fix="--criterion saliency, or --algorithm refill",
         )
         require(
-            self.rewind == 0 or masked,
+            self.rewind == 0 or self.rewinds,
             "rewind",
             "0 with this algorithm, which goes on from trained weights",
             self.rewind,
             fix="leave it out, or --algorithm imp or refill",
         )
+
+    @property
+    def rewinds(self) -> bool:
+        """Whether rounds begin with the weights of the rewind point; else they go on from trained ones."""
+        return self.algorithm in ("imp", "refill")
+
+    @property
+    def ranks(self) -> Literal["global", "layer"]:
+        """How units compete, whether it was asked for or not."""
+        return self.rank or ("layer" if self.algorithm == "refill" else "global")
 
     @property
     def kinds(self) -> tuple[str, ...]:

@@ -47,7 +47,7 @@ class Controls:
 
         def work() -> Outcome:
             trial.ground.say(f"round {number}, control dense: {found.epochs} epochs")
-            done = train_stage(trial.ground, folder, epochs=found.epochs, start=self._begins_with(found))
+            done = train_stage(trial.ground, folder, epochs=found.epochs, number=number, start=self._begins_with(found))
             return Outcome(
                 folder=folder,
                 model=done.model,
@@ -76,8 +76,8 @@ class Controls:
         def work() -> Outcome:
             trial.ground.say(f"round {number}, control reinit: {found.epochs} epochs")
             if found.masks is not None:
-                return train_masked(trial, folder, found.masks, start=new)
-            return train_small(trial, folder, found.kept_units, start=new, epochs=found.epochs)
+                return train_masked(trial, folder, found.masks, number=number, start=new)
+            return train_small(trial, folder, found.kept_units, number=number, start=new, epochs=found.epochs)
 
         def new() -> VisionModel:
             return trial.ground.new_model(trial.dense_model.config, seed)
@@ -88,7 +88,7 @@ class Controls:
         """As much, the smallest by magnitude, out of the trained dense network at once."""
         trial, name = self.trial, "control-oneshot"
         if found.masks is None:
-            gone = counts_gone(found.kept_units, trial.ground.sparse.rank)
+            gone = counts_gone(found.kept_units, trial.ground.sparse.ranks)
             return cut_at_once(trial, number, gone, criterion="magnitude", name=name, epochs=found.epochs)
         folder, share = trial.round_folder(number, name), _share_gone(found.masks)
 
@@ -96,7 +96,7 @@ class Controls:
             dense = trial.ground.load(trial.dense.model)
             masks = by_magnitude(dense, all_kept(dense, patch_embed=trial.ground.sparse.patch_embed), share)
             trial.ground.say(f"round {number}, control oneshot: {density(masks):.1%} of the weights are left")
-            return train_masked(trial, folder, masks, start=lambda: dense)
+            return train_masked(trial, folder, masks, number=number, start=lambda: dense)
 
         return once(folder, work)
 

@@ -110,6 +110,11 @@ class Ground:
         finally:
             loader.close()
 
+    def data_seed(self, number: int | None) -> int | None:
+        """Of all networks of round `number`. Those that go on from trained weights are shown pictures in an order, and
+        varied, as in no epoch before; rewound ones train as the dense network (None) did, from the same weights."""
+        return None if number is None or self.sparse.rewinds else derive_seed(self.seed, "pictures of round", number)
+
     def first_model(self) -> VisionModel:
         """The network as a run with these settings would begin with it, on the CPU."""
         return make_model(self.basis, self.say)
@@ -136,9 +141,13 @@ class Ground:
     def load(self, folder: Path) -> VisionModel:
         return load_model(folder, say=False)
 
-    def scores(self, model: VisionModel, name: str, *, masks: Mapping[str, Tensor] | None = None) -> Scores:
-        """By the criterion of this name, on training pictures that are shuffled and not varied."""
-        evidence = Evidence(model=model.to(self.basis.device), batches=self._pictures(), masks=masks, seed=self.seed)
+    def scores(
+        self, model: VisionModel, name: str, *, masks: Mapping[str, Tensor] | None = None, lot: int = 0
+    ) -> Scores:
+        """By the criterion of this name, on training pictures that are shuffled and not varied. Another `lot` draws
+        other units by chance."""
+        seed = derive_seed(self.seed, "lot", lot)
+        evidence = Evidence(model=model.to(self.basis.device), batches=self._pictures(), masks=masks, seed=seed)
         try:
             return criterion(name)(evidence)
         finally:

@@ -20,6 +20,7 @@ from vitscope.core.errors import VitscopeError
 from vitscope.core.files import write_json
 from vitscope.infer.benchmark.contest import Row as Contest
 from vitscope.infer.benchmark.contest import release, run_row
+from vitscope.infer.benchmark.surroundings import surroundings
 from vitscope.infer.benchmark.timing import Clock, paired_ratio, summary
 from vitscope.infer.benchmark.work import make_batch, prepare_device
 from vitscope.infer.launched import Launch
@@ -91,7 +92,9 @@ class Stopwatch:
         return self._once(key, timed)
 
     def _key(self, *networks: object) -> str:
-        return json.dumps([str(self.device.type), *networks, KERNELS], sort_keys=True)
+        """Speeds of another machine or another torch are not put beside those of this one."""
+        here = [surroundings(self.device)["hardware"], torch.__version__]
+        return json.dumps([*here, *networks, KERNELS], sort_keys=True)
 
     def _once(self, key: str, timed: Callable[[], Timing]) -> Timing:
         if key not in self._known:

@@ -207,6 +207,7 @@ def in_words(config: TrainConfig, sparse: SparseConfig, source: str | None, rows
         shown["teacher"] = f"{config.loss.teacher}, {config.loss.distill_share:g} of the loss"
     controls = [row for row in rows if row.is_control]
     beside = {
+        "rank": sparse.ranks,
         "controls": ", ".join(dict.fromkeys(row.network.removeprefix("control:") for row in controls)) or "none",
         "control_rounds": ", ".join(map(str, sorted({row.round for row in controls}))) or "none",
     }

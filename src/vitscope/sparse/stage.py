@@ -34,13 +34,14 @@ def train_stage(
     folder: Path,
     *,
     epochs: int,
+    number: int | None,
     start: Callable[[], VisionModel] | None = None,
     after_step: Sequence[AfterStep] = (),
     between_steps: Sequence[BetweenSteps] = (),
 ) -> Trained:
-    """Train to the end, from `start` (asked for once: it is saved) or from new weights. A signal raises StoppedError
-    when everything is saved."""
-    config = stage_config(ground, folder, epochs=epochs, start=start)
+    """Train to the end, from `start` (asked for once: it is saved) or from new weights. `number`: of the round, None
+    for the dense network. A signal raises StoppedError when everything is saved."""
+    config = stage_config(ground, folder, epochs=epochs, number=number, start=start)
     run = fit(
         config,
         out=folder / RUN,
@@ -63,10 +64,11 @@ def trained(ground: Ground, run: Run) -> Trained:
 
 
 def stage_config(
-    ground: Ground, folder: Path, *, epochs: int, start: Callable[[], VisionModel] | None = None
+    ground: Ground, folder: Path, *, epochs: int, number: int | None, start: Callable[[], VisionModel] | None = None
 ) -> TrainConfig:
     """The settings of a stage. None ends early: networks are compared at equal epochs."""
-    config = updated(ground.config, loop=updated(ground.config.loop, epochs=epochs, early_stop=False))
+    loop = updated(ground.config.loop, epochs=epochs, early_stop=False, data_seed=ground.data_seed(number))
+    config = updated(ground.config, loop=loop)
     if start is None:
         return config
     place = folder / START

@@ -130,7 +130,7 @@ def _trained(ground: Ground, folder: Path, rewind: Path) -> Outcome:
         RewindPoint.of(ground.first_model()).save(rewind)
     epochs = ground.dense_epochs
     ground.say(f"dense network: {epochs} epochs")
-    found = train_stage(ground, folder, epochs=epochs, between_steps=keepers)
+    found = train_stage(ground, folder, epochs=epochs, number=None, between_steps=keepers)
     return Outcome(
         folder=folder,
         model=found.model,

@@ -66,7 +66,7 @@ class Basis:
             preprocess=self.preprocess,
             augment=config.augment,
             training=training,
-            seed=config.loop.seed,
+            seed=config.loop.seed if config.loop.data_seed is None else config.loop.data_seed,
             device=self.device,
             batch_size=batch,
             lane=(lane or self.processes.lane) if training else ALONE,

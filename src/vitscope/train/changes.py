@@ -32,6 +32,7 @@ STRUCTURAL = (
     "optim.name",
     "optim.freeze",
     "loop.seed",
+    "loop.data_seed",
     "loop.ema_decay",
     "checkpoint.init_from",
 )

@@ -39,7 +39,7 @@ def ticket(
     def work() -> Outcome:
         masks = next_masks(trial, number, before, trained, by_lot=by_lot)
         ground.say(f"round {number}, {name}: {density(masks):.1%} of the prunable weights are left")
-        return train_masked(trial, folder, masks)
+        return train_masked(trial, folder, masks, number=number)
 
     return trial.proved(once(folder, work))
 
@@ -53,7 +53,7 @@ def next_masks(trial: Trial, number: int, before: Masks, trained: VisionModel | 
 
 
 def train_masked(
-    trial: Trial, folder: Path, masks: Masks, *, start: Callable[[], VisionModel] | None = None
+    trial: Trial, folder: Path, masks: Masks, *, number: int, start: Callable[[], VisionModel] | None = None
 ) -> Outcome:
     """A round of a masked network, from the rewind point unless `start` gives a network of its own to change."""
     ground = trial.ground
@@ -64,7 +64,9 @@ def train_masked(
         return model
 
     hook = MaskHook(masks)
-    found = train_stage(ground, folder, epochs=ground.epochs, start=begin, after_step=[hook], between_steps=[hook])
+    found = train_stage(
+        ground, folder, epochs=ground.epochs, number=number, start=begin, after_step=[hook], between_steps=[hook]
+    )
     trial.rewind.check()
     return Outcome(
         folder=folder,

@@ -19,7 +19,7 @@ def oneshot(trial: Trial, *, criterion: str, name: str = "oneshot") -> Iterator[
 
 def oneshot_round(trial: Trial, number: int, *, criterion: str, name: str) -> Outcome:
     sparse = trial.ground.sparse
-    gone = gone_after(units_of(trial.dense_model), rate=sparse.rate, rounds=number, rank=sparse.rank)
+    gone = gone_after(units_of(trial.dense_model), rate=sparse.rate, rounds=number, rank=sparse.ranks)
     return cut_at_once(trial, number, gone, criterion=criterion, name=name)
 
 
@@ -32,6 +32,6 @@ def cut_at_once(
         dense = trial.dense_model
         units = chosen(ground.sparse, units_of(dense), ground.scores(dense, criterion), gone)
         ground.say(f"round {number}, {name}: {in_words(units)} are left{short_of(ground.sparse, units, gone)}")
-        return train_small(trial, folder, units, start=lambda: dense, epochs=epochs)
+        return train_small(trial, folder, units, number=number, start=lambda: dense, epochs=epochs)
 
     return once(folder, work)

@@ -46,10 +46,10 @@ def _round(
     sparse, model = ground.sparse, trained or trial.dense_model
 
     def work() -> Outcome:
-        gone = gone_by_masks(groups_of(model), masks, fillback=sparse.fillback, rank=sparse.rank)
+        gone = gone_by_masks(groups_of(model), masks, fillback=sparse.fillback, rank=sparse.ranks)
         units = chosen(sparse, before, ground.scores(model, criterion, masks=masks), gone)
         worth = f"{in_words(units)}{short_of(sparse, units, gone)}"
         ground.say(f"round {number}, {name}: a mask at {density(masks):.1%} density corresponds to {worth}")
-        return train_small(trial, folder, units, start=trial.rewound, rewound=True)
+        return train_small(trial, folder, units, number=number, start=trial.rewound, rewound=True)
 
     return trial.proved(once(folder, work))

@@ -6,12 +6,14 @@ checkpoint, from which the doomed units have been cut: weights, what the optimis
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from vitscope.core.errors import VitscopeError
+from vitscope.core.run_layout import CHECKPOINTS
 from vitscope.models.model import VisionModel
 from vitscope.sparse.choose import Gone, gone_after
 from vitscope.sparse.cut import Cut, cut_run, is_at
@@ -59,17 +61,18 @@ def _round(trial: Trial, number: int, model: VisionModel, before: Units, criteri
 
     def work() -> Outcome:
         here = units_of(model)  # all kept, in the numbers of the network as it is now
-        gone = still_to_go(before, gone_after(before, rate=ground.sparse.rate, rounds=number, rank=ground.sparse.rank))
-        after = chosen(ground.sparse, here, ground.scores(model, criterion), gone)
+        gone = still_to_go(before, gone_after(before, rate=ground.sparse.rate, rounds=number, rank=ground.sparse.ranks))
+        after = chosen(ground.sparse, here, ground.scores(model, criterion, lot=number), gone)
         units = before.refined(after)
         ground.say(f"round {number}, {name}: {in_words(units)} will be left{short_of(ground.sparse, after, gone)}")
         if after == here:
             ground.say(
                 f"round {number}, {name}: less than a unit is to go: nothing is removed, the whole network trains on"
             )
-            cut, found = None, train_stage(ground, folder / SMALL, epochs=ground.epochs, start=lambda: model)
+            cut = None
+            found = train_stage(ground, folder / SMALL, epochs=ground.epochs, number=number, start=lambda: model)
         else:
-            cut, found = _grow_and_cut(ground, folder, model, here, after)
+            cut, found = _grow_and_cut(ground, folder, number, model, here, after)
         trial.rewind.check()
         return Outcome(
             folder=folder,
@@ -86,16 +89,25 @@ def _round(trial: Trial, number: int, model: VisionModel, before: Units, criteri
             cut_moved_logits=None if cut is None else cut.moved_logits,
         )
 
-    return once(folder, work)
+    found = once(folder, work)
+    let_go(folder / GROWING / RUN)
+    return found
 
 
-def _grow_and_cut(ground: Ground, folder: Path, model: VisionModel, here: Units, after: Units) -> tuple[Cut, Trained]:
+def let_go(growing: Path) -> None:
+    """Its checkpoints are what the cut was made from: when the round is done nobody goes on with them."""
+    shutil.rmtree(growing / CHECKPOINTS, ignore_errors=True)
+
+
+def _grow_and_cut(
+    ground: Ground, folder: Path, number: int, model: VisionModel, here: Units, after: Units
+) -> tuple[Cut, Trained]:
     sparse = ground.sparse
     epochs = min(ground.epochs - 1, max(1, round(sparse.growth_share * ground.epochs)))
     steps = epochs * ground.steps_per_epoch
     growth = Growth(steps=steps, reg=sparse.reg, exp=sparse.exp, schedule=sparse.growth)
     growing, small = folder / GROWING, folder / SMALL
-    config = stage_config(ground, growing, epochs=ground.epochs, start=lambda: model)
+    config = stage_config(ground, growing, epochs=ground.epochs, number=number, start=lambda: model)
     if not is_at(growing / RUN, steps):  # a kill right after the pause must not let it train past the cut
         hook = GrowthHook(here.without(after), growth)
         run = fit(

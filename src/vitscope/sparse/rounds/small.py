@@ -46,14 +46,15 @@ def train_small(
     folder: Path,
     units: Units,
     *,
+    number: int,
     start: Callable[[], VisionModel],
     epochs: int | None = None,
     rewound: bool = False,
 ) -> Outcome:
-    """Cut `units` out of what `start` gives, and train what is left."""
+    """Cut `units` out of what `start` gives, and train what is left; `number` is the round's."""
     ground = trial.ground
     epochs = epochs or ground.epochs
-    found = train_stage(ground, folder, epochs=epochs, start=lambda: shrink(start(), units))
+    found = train_stage(ground, folder, epochs=epochs, number=number, start=lambda: shrink(start(), units))
     after_cut = ground.judge(ground.load(folder / START)).accuracy
     trial.rewind.check()
     return Outcome(

@@ -23,7 +23,7 @@ def two_of_four_round(trial: Trial, *, by_lot: bool = False, name: str = "2of4")
     def work() -> Outcome:
         masks = _masks(trial, by_lot=by_lot)
         ground.say(f"round 1, {name}: {density(masks):.1%} of the prunable weights are left, two of each four")
-        found = train_masked(trial, folder, masks, start=trained)
+        found = train_masked(trial, folder, masks, number=1, start=trained)
         return dataclasses.replace(found, after_cut_val_accuracy=ground.judge(ground.load(folder / START)).accuracy)
 
     def trained() -> VisionModel:

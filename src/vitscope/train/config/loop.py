@@ -19,6 +19,8 @@ class LoopConfig:
     """How many times to go through the training pictures."""
     seed: int = 0
     """Seed for initial weights, data order, augmentation and dropout. The split has its own."""
+    data_seed: int | None = None
+    """Seed of data order and augmentation alone; by default that of the run."""
     device: str = "auto"
     """Where to compute: auto, cpu, cuda, cuda:N or mps."""
     threads: int | None = None
@@ -55,6 +57,7 @@ class LoopConfig:
     def __post_init__(self) -> None:
         require(0 < self.epochs <= 1_000_000, "epochs", "from 1 to 1,000,000", self.epochs)
         require(0 <= self.seed < 2**63, "seed", "0 or more", self.seed)
+        require(self.data_seed is None or 0 <= self.data_seed < 2**63, "data_seed", "0 or more", self.data_seed)
         for name in ("threads", "micro_batch", "eval_batch"):
             value = getattr(self, name)
             require(value is None or 0 < value <= 1_000_000, name, "a positive integer, or nothing", value)
