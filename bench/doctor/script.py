@@ -12,6 +12,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from torch.utils.data import DataLoader, Dataset
 
@@ -64,6 +65,8 @@ class Script:
     evaluates_in_eval_mode: bool = True
     has_own_step: bool = False
     """Whether the doctor is given the script's own step; otherwise the loss and the optimiser."""
+    schedule: Callable[[torch.optim.Optimizer, int], LRScheduler] | None = None
+    """(optimiser, steps of training), turned on in each step."""
     model_changes: dict[str, Any] = field(default_factory=dict)
     surgery: list[Surgery] = field(default_factory=list)
     chosen: Callable[[nn.Module], Iterable[nn.Parameter]] = nn.Module.parameters
@@ -127,7 +130,7 @@ def assemble(script: Script) -> Setup:
         val_loader=val_loader,
         loss=script.loss,
         optimizer=optimizer,
-        step=_step(script, model, parameters, optimizer, ema),
+        step=_step(script, model, parameters, optimizer, ema, script.epochs * len(train_loader)),
         evaluate=_evaluation(model if ema is None else ema, val_loader, script.evaluates_in_eval_mode),
         evaluated=ema,
         facts={
@@ -176,8 +179,10 @@ def _step(
     parameters: list[nn.Parameter],
     optimizer: torch.optim.Optimizer,
     ema: AveragedModel | None,
+    steps: int,
 ) -> Callable[[Tensor, Tensor], Tensor]:
     scaler = torch.amp.GradScaler("cpu", enabled=script.scales_loss)  # pyright: ignore[reportPrivateImportUsage]
+    schedule = None if script.schedule is None else script.schedule(optimizer, steps)
 
     def step(images: Tensor, labels: Tensor) -> Tensor:
         if script.zeroes_grad:
@@ -195,6 +200,8 @@ def _step(
             nn.utils.clip_grad_norm_(parameters, script.clip_norm)
         scaler.step(optimizer)
         scaler.update()
+        if schedule is not None:
+            schedule.step()
         if ema is not None and script.updates_ema:
             ema.update_parameters(model)
         return total

@@ -17,6 +17,7 @@ from vitscope.core.seed import preserved_rng
 from vitscope.doctor.anatomy import Anatomy, anatomy_of
 from vitscope.doctor.as_it_came import module_as_it_came
 from vitscope.doctor.patient import Batches, Facts, Loss, Pair, Patient, as_logits, one_class_each
+from vitscope.doctor.schedules import schedulers_of
 from vitscope.doctor.torch_trainer import TorchTrainer
 from vitscope.doctor.uncompiled import as_written
 
@@ -86,6 +87,7 @@ def module_patient(
             is_pretrained=pretrained,
         ),
         optimizer=optimizer,
+        schedulers=() if optimizer is None or step is None else schedulers_of(optimizer),
         evaluate=evaluate,
         evaluated=evaluated,
         generators=generators,

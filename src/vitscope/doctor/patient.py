@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import LRScheduler
 
 from vitscope.data.config import PreprocessConfig
 from vitscope.data.dataset import Dataset
@@ -104,6 +105,8 @@ class Patient:
     """What the weights it begins with were trained on, where they say so."""
     optimizer: torch.optim.Optimizer | None = None
     """The owner's, to be put back."""
+    schedulers: tuple[LRScheduler, ...] = ()
+    """Of its rate, which a step of the owner's may turn on."""
     evaluate: Callable[[], Any] | None = None
     """The owner's own evaluation."""
     evaluated: nn.Module | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from vitscope.doctor.causes import schedule
 from vitscope.doctor.causes.text import Cause, Remark, Text
 
 _UNMOVED = Cause(
@@ -207,6 +208,7 @@ CAUSES: tuple[Cause, ...] = (
         ),
         effect=Text("Each step follows the gradient of its own batch.", "每一步只遵循本批次的梯度。"),
     ),
+    *schedule.CAUSES,
     Cause(
         name="clip_too_small",
         title=Text("Gradients are clipped to almost nothing", "梯度被裁剪得几乎为零"),
@@ -343,6 +345,7 @@ NOTES: tuple[Remark, ...] = (
             "全部梯度的范数为 {total:.3g}，超过 100：若损失不稳，请裁剪到 1.0。",
         ),
     ),
+    *schedule.NOTES,
     Remark(
         name="slow_beginning",
         text=Text(
@@ -369,6 +372,7 @@ LEFT_OUT: tuple[Remark, ...] = (
         name="no_update_came",
         text=Text("The step made no update that could be watched.", "该步没有产生可观察的更新。"),
     ),
+    *schedule.LEFT_OUT,
     Remark(
         name="no_fp16",
         text=Text("Nothing is computed in fp16.", "没有使用 fp16 计算。"),
