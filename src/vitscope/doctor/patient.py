@@ -158,8 +158,11 @@ def as_logits(output: Any) -> Tensor:
 
 
 def one_class_each(labels: Tensor) -> Tensor:
-    """(B,) int64, of mixed pictures the class with the largest share."""
-    return labels.argmax(-1) if labels.ndim == 2 and labels.shape[-1] > 1 else labels.reshape(-1)
+    """(B,) int64, of mixed pictures the class with the largest share; other numbers than whole ones as they are."""
+    if labels.ndim == 2 and labels.shape[-1] > 1:
+        return labels.argmax(-1)
+    labels = labels.reshape(-1)
+    return labels if labels.is_floating_point() or labels.is_complex() else labels.long()
 
 
 def _first(batches: Batches, count: int) -> Pair:

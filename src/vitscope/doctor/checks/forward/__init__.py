@@ -10,6 +10,7 @@ from vitscope.doctor.checks.forward.branches import branches
 from vitscope.doctor.checks.forward.chance import chance
 from vitscope.doctor.checks.forward.dependence import dependence
 from vitscope.doctor.checks.forward.evaluation import evaluation
+from vitscope.doctor.checks.forward.labels_taken import labels_taken
 from vitscope.doctor.checks.forward.loss_at_start import loss_at_start
 from vitscope.doctor.checks.forward.normalisation import normalisation
 from vitscope.doctor.checks.forward.position import position
@@ -19,6 +20,7 @@ from vitscope.doctor.checks.forward.unbounded import unbounded
 
 CHECKS: tuple[Check, ...] = (
     Check("forward_pass", "forward", runs),
+    Check("labels_taken", "forward", labels_taken),
     Check("room_for_logits", "forward", squashed),
     Check("floor_of_loss", "forward", unbounded),
     Check("first_weights", "forward", beginning),
