@@ -71,6 +71,18 @@ CAUSES: tuple[Cause, ...] = (
             "用 nn.ModuleList 或 nn.ModuleDict 存放各层，不要用普通的 list 或 dict，然后再创建优化器。",
         ),
     ),
+    replace(
+        _UNMOVED,
+        evidence=Text(
+            "The optimiser holds {given} parameters, and none of them is one of the model's {count}: {names}.",
+            "优化器持有 {given} 个参数，但其中没有一个属于模型的 {count} 个参数：{names}。",
+        ),
+        cost=Text("No step moves any weight of the model.", "没有任何一步会移动模型的权重。"),
+        action=Text(
+            "Make the optimiser after the model, and anew where the model is replaced or copied.",
+            "先创建模型再创建优化器；替换或复制模型后要重新创建优化器。",
+        ),
+    ),
     _UNMOVED,
     Cause(
         name="gradients_exploding",
@@ -251,8 +263,8 @@ CAUSES: tuple[Cause, ...] = (
             "每一步都覆盖已学内容，损失跳动或发散。",
         ),
         action=Text(
-            "Lower the learning rate; `--only lr_test` looks for one that is stable.",
-            "降低学习率；用 `--only lr_test` 可找出稳定的学习率。",
+            "Lower the learning rate; the check `lr_test`, asked for by its name, looks for one that is stable.",
+            "降低学习率；单独要求 `lr_test` 这项检查可找出稳定的学习率。",
         ),
         effect=Text("The loss falls steadily.", "损失稳定下降。"),
     ),

@@ -21,6 +21,20 @@ CAUSES: tuple[Cause, ...] = (
         effect=Text("A batch comes through, and the rest can be examined.", "批次可以通过，其余项目才能检查。"),
     ),
     Cause(
+        name="labels_not_taken",
+        title=Text("Labels in a form that the loss does not take", "标签的形式不被损失函数接受"),
+        evidence=Text(
+            "Labels of {dtype}, {shape}, end in: {message} As {form} they are taken.",
+            "{dtype}、形状 {shape} 的标签引发错误：{message} 改为 {form} 后可以接受。",
+        ),
+        cost=Text("Nothing can be trained.", "完全无法训练。"),
+        action=Text(
+            "Give the loss {form}, in the dataset or before the loss is called.",
+            "在数据集中或调用损失函数之前改为 {form}。",
+        ),
+        effect=Text("The loss is computed, and training can begin.", "可以计算损失，训练得以开始。"),
+    ),
+    Cause(
         name="position_table_wrong_size",
         title=Text("The position table does not fit the patches", "位置表与 patch 数量不符"),
         evidence=Text(

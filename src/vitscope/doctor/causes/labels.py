@@ -42,20 +42,6 @@ LABELS: tuple[Cause, ...] = (
         effect=Text("Every class has its own output.", "每个类别都有自己的输出。"),
     ),
     Cause(
-        name="labels_not_taken",
-        title=Text("Labels in a form that the loss does not take", "标签的形式不被损失函数接受"),
-        evidence=Text(
-            "Labels of {dtype}, {shape}, end in: {message} As {form} they are taken.",
-            "{dtype}、形状 {shape} 的标签引发错误：{message} 改为 {form} 后可以接受。",
-        ),
-        cost=Text("Nothing can be trained.", "完全无法训练。"),
-        action=Text(
-            "Give the loss {form}, in the dataset or before the loss is called.",
-            "在数据集中或调用损失函数之前改为 {form}。",
-        ),
-        effect=Text("The loss is computed, and training can begin.", "可以计算损失，训练得以开始。"),
-    ),
-    Cause(
         name="num_classes_wrong",
         title=Text("Another number of outputs than classes", "输出数与类别数不一致"),
         evidence=Text(
@@ -198,8 +184,8 @@ LABELS: tuple[Cause, ...] = (
             "模型只会死记这些图像，对其他图像一无所知。",
         ),
         action=Text(
-            "Gather at least a few hundred of each class, or fine-tune pretrained weights (--from).",
-            "每类至少收集几百张，或微调预训练权重（--from）。",
+            "Gather at least a few hundred of each class, or fine-tune pretrained weights.",
+            "每类至少收集几百张，或微调预训练权重。",
         ),
         effect=Text("Validation follows training.", "验证曲线会跟上训练曲线。"),
     ),
