@@ -357,6 +357,10 @@ LEFT_OUT: tuple[Remark, ...] = (
         text=Text("There are too few different pictures to compare.", "可比较的不同图像太少。"),
     ),
     Remark(
+        name="no_weights_to_see",
+        text=Text("No weights of attention can be seen outside fused calls.", "看不到融合调用之外的注意力权重。"),
+    ),
+    Remark(
         name="no_attention_to_see",
         text=Text("No attention whose parts can be seen.", "没有可以看到内部结构的注意力。"),
     ),

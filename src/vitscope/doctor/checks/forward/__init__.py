@@ -15,6 +15,7 @@ from vitscope.doctor.checks.forward.loss_at_start import loss_at_start
 from vitscope.doctor.checks.forward.normalisation import normalisation
 from vitscope.doctor.checks.forward.position import position
 from vitscope.doctor.checks.forward.runs import runs
+from vitscope.doctor.checks.forward.softmax_axis import softmax_axis
 from vitscope.doctor.checks.forward.squashed import squashed
 from vitscope.doctor.checks.forward.unbounded import unbounded
 
@@ -28,6 +29,7 @@ CHECKS: tuple[Check, ...] = (
     Check("first_loss", "forward", loss_at_start),
     Check("positions", "forward", position),
     Check("attention", "forward", attention),
+    Check("softmax_axis", "forward", softmax_axis),
     Check("residuals", "forward", branches),
     Check("normalisation", "forward", normalisation),
     Check("left_to_chance", "forward", chance),
