@@ -170,3 +170,9 @@ def labels_int32(script: Script) -> None:
 def labels_in_a_column(script: Script) -> None:
     """each label is a list of one number, as a data frame gives it"""
     script.train.labels = script.train.labels.unsqueeze(1)
+
+
+@FAULTS("labels_change", is_listed=False)
+def labels_drawn_anew(script: Script) -> None:
+    """`__getitem__` takes the label of any row instead of the picture's own"""
+    script.draws_labels = True

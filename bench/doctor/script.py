@@ -50,6 +50,8 @@ class Script:
     val_augment: Transform | None = None
     batch_size: int = 64
     shuffle: bool = True
+    draws_labels: bool = False
+    """Whether a training picture's label is drawn by chance whenever it is read."""
     epochs: int = 20
     warmup_steps: int | None = 50
     loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy
@@ -120,7 +122,7 @@ def assemble(script: Script) -> Setup:
     ema = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.99), use_buffers=True) if script.ema else None
     # A `Subset`-like split of tensors; each loader draws its order from a generator of its own.
     order = torch.Generator().manual_seed(script.seed)
-    training = Shown(script.train, script.mean, script.std, script.augment)
+    training = Shown(script.train, script.mean, script.std, script.augment, draws_labels=script.draws_labels)
     judging = Shown(script.val, script.val_mean or script.mean, script.val_std or script.std, script.val_augment)
     train_loader = DataLoader(training, script.batch_size, shuffle=script.shuffle, generator=order)
     val_loader = DataLoader(judging, 128)
@@ -147,9 +149,15 @@ class Shown(Dataset[tuple[Tensor, Tensor]]):
     """Augmented, then normalised: the usual chain of transforms."""
 
     def __init__(
-        self, pictures: Pictures, mean: tuple[float, ...], std: tuple[float, ...], augment: Transform | None
+        self,
+        pictures: Pictures,
+        mean: tuple[float, ...],
+        std: tuple[float, ...],
+        augment: Transform | None,
+        *,
+        draws_labels: bool = False,
     ) -> None:
-        self.pictures, self.augment = pictures, augment
+        self.pictures, self.augment, self.draws_labels = pictures, augment, draws_labels
         self.mean, self.std = (torch.tensor(numbers).view(-1, 1, 1) for numbers in (mean, std))
 
     def __len__(self) -> int:
@@ -158,7 +166,8 @@ class Shown(Dataset[tuple[Tensor, Tensor]]):
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
         image = self.pictures.images[index]
         image = image if self.augment is None else self.augment(image)
-        return (image - self.mean) / self.std, self.pictures.labels[index]
+        place = int(torch.randint(len(self.pictures), ())) if self.draws_labels else index
+        return (image - self.mean) / self.std, self.pictures.labels[place]
 
 
 def crop_and_flip(image: Tensor, *, padding: int = 4, flips: bool = True) -> Tensor:

@@ -123,6 +123,12 @@ def test_an_optimiser_that_was_made_for_another_model(patient: Make) -> None:
         assert found.confidence > 0.95
 
 
+def test_a_head_of_zeros_that_is_forgotten_is_not_said_to_cut_off_the_rest(patient: Make) -> None:
+    model = small_vit()
+    nn.init.zeros_(model.head.weight)  # pyright: ignore
+    assert only(patient(model, optimizer=forgetting(model, "head"))).cause == "head_frozen"
+
+
 def test_a_head_that_is_forgotten_with_most_of_the_rest(patient: Make) -> None:
     model = small_vit()
     some = [one for name, one in model.named_parameters() if name.startswith("blocks.0")]

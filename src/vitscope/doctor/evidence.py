@@ -33,6 +33,7 @@ DRAWN: dict[str, tuple[tuple[str, str, Bars], ...]] = {
     "validation_augmented": (
         ("Validation pictures that change between looks", COUNTED, {"changed": "changed", "looked at": COUNTED}),
     ),
+    "labels_change": (("Labels of pictures read twice", COUNTED, {"changed": "changed", "read twice": COUNTED}),),
     "labels_out_of_range": (("Labels and outputs", "count", {"largest label + 1": "labels", "outputs": "outputs"}),),
     "labels_off_by_one": (("Labels and outputs", "count", {"largest label + 1": "labels", "outputs": "outputs"}),),
     "num_classes_wrong": (("Classes and outputs", "count", {"classes": "classes", "outputs": "outputs"}),),

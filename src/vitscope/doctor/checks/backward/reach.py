@@ -25,7 +25,7 @@ def reach(patient: Patient) -> Seen:
     images, labels = patient.sample(FORWARD_PICTURES)
     train_without_chance(model)
     with torch.no_grad():
-        nudge(patient)
+        nudge(patient, forgotten=True)  # of these the next check tells
     used = Used(model)
     with used:
         try:
