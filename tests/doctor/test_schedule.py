@@ -148,6 +148,32 @@ def test_what_cannot_be_known_is_left_out(patient: Make) -> None:
     assert schedule(one).left_out == "training_has_begun"
 
 
+@pytest.mark.parametrize("name", ["steps", "one cycle, which refuses to go on"])
+def test_a_step_that_wants_what_the_pass_leaves_beside(patient: Make, name: str) -> None:
+    class Beside(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = small_resnet()
+
+        def forward(self, images: Tensor) -> Tensor:
+            self.logits = self.inner(images)
+            return self.logits
+
+    model = Beside()
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+    turn = MADE_FOR_EPOCHS[name](optimizer).step
+
+    def step(images: Tensor, labels: Tensor) -> None:
+        optimizer.zero_grad()
+        model(images)
+        F.cross_entropy(model.logits, labels).backward()
+        optimizer.step()
+        turn()
+
+    looked = schedule(patient(model, optimizer=optimizer, step=step, epochs=EPOCHS))
+    assert causes(looked) == ["schedule_too_fast"]
+
+
 def test_training_that_has_begun_counts_from_where_it_is(patient: Make) -> None:
     one = scheduled(patient, MADE_FOR_EPOCHS["steps"], model=small_resnet())
     assert one.make_trainer is not None

@@ -121,9 +121,9 @@ LABELS_READ, LABELS_SECONDS = 128, 1.0
 KNOWN_RANK = 0.1
 """Share of all the others that may be liker to a picture that was read again than itself."""
 LEAST_KNOWN_AGAIN, KNOWN_AGAIN = 16, 0.5
-"""Of those, pictures that must be known again, and the share. Where each number gives any picture a tenth is, by chance;
-cropped and mirrored ones 0.71 (CIFAR-10, crops of 8 % and more) to 1.0 (Imagenette, shifted); with colours varied too
-0.25 to 0.48, and then nothing is said."""
+"""Of those, pictures that must be known again, and the share. Where each number gives any picture a tenth is, by
+chance; cropped and mirrored ones 0.71 (CIFAR-10, crops of 8 % and more) to 1.0 (Imagenette, shifted); with colours
+varied too 0.25 to 0.48, and then nothing is said."""
 LABELS_CHANGED = 0.25
 """Share of those whose label changes. Sound: none. Drawn anew: half (two classes) and more; a tenth may be noise on
 purpose."""

@@ -101,17 +101,22 @@ def _rates(patient: Patient, trainer: Trainer) -> Generator[float]:
     groups = [] if patient.optimizer is None else patient.optimizer.param_groups
     images, labels = step_batch(patient, trainer)
     began = time.perf_counter()
-    with _from_memory(patient.model):
+    with contextlib.ExitStack() as memory:
+        memory.enter_context(_from_memory(patient.model))
         for number in itertools.count():
             yield max(float(group["lr"]) for group in groups)
             if time.perf_counter() - began > SCHEDULE_SECONDS:
                 return
             try:
                 trainer.step(images, labels)
-            except ValueError:
-                if not number:
-                    raise
-                return
+            except Exception:  # the step may want what the pass leaves beside: then it has to be computed
+                memory.close()
+                try:
+                    trainer.step(images, labels)
+                except ValueError:
+                    if not number:
+                        raise
+                    return
 
 
 def _glides(rates: list[float], top: float) -> bool:
