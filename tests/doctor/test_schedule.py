@@ -42,10 +42,10 @@ def stepping(model: nn.Module, optimizer: Optimizer, turn: Callable[[], Any]) ->
 
 
 def scheduled(patient: Make, make: Schedule, model: nn.Module | None = None, **given: Any) -> Patient:
-    model = small_vit() if model is None else model
-    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+    moved: nn.Module = small_vit() if model is None else model
+    optimizer = torch.optim.AdamW(moved.parameters(), 1e-3)
     turn = make(optimizer).step
-    return patient(model, optimizer=optimizer, step=stepping(model, optimizer, turn), **{"epochs": EPOCHS, **given})
+    return patient(moved, optimizer=optimizer, step=stepping(moved, optimizer, turn), **{"epochs": EPOCHS, **given})
 
 
 def seen(patient: Make, make: Schedule, **given: Any) -> Seen:

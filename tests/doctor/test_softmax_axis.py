@@ -154,7 +154,7 @@ def test_networks_of_other_houses(patient: Make, name: str) -> None:
     model = healthy(name)
     for module in model.modules():
         if hasattr(module, "fused_attn"):
-            module.fused_attn = False
+            module.fused_attn = False  # pyright: ignore
     assert causes(softmax_axis(patient(model))) == []
 
 

@@ -65,20 +65,19 @@ def module_patient(
         output = _output(model, images[:2].to(device))
         num_classes = num_classes or _outputs(model, output, labels)
         anatomy = _anatomy(model, images[:2].to(device))
-        if loss is None:
-            loss = F.cross_entropy
-        elif output is not None:
-            loss = for_logits(loss, output, labels[:2].to(device))
+        judge: Loss = F.cross_entropy if loss is None else loss
+        if loss is not None and output is not None:
+            judge = for_logits(loss, output, labels[:2].to(device))
 
     def make_trainer() -> TorchTrainer:
         if optimizer is None:
             raise InputError("no optimiser was given", fix="pass optimizer=..., or leave out what trains")
-        return TorchTrainer(model, loss, optimizer, step=step, clip_norm=clip_norm, dtype=dtype)
+        return TorchTrainer(model, judge, optimizer, step=step, clip_norm=clip_norm, dtype=dtype)
 
     return Patient(
         model=model,
         train=batches,
-        loss=loss,
+        loss=judge,
         num_classes=num_classes,
         device=device,
         val=None if val_loader is None else _batches(val_loader),
