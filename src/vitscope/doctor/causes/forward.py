@@ -24,8 +24,8 @@ CAUSES: tuple[Cause, ...] = (
         name="labels_not_taken",
         title=Text("Labels in a form that the loss does not take", "标签的形式不被损失函数接受"),
         evidence=Text(
-            "Labels of {dtype}, {shape}, end in: {message} As {form} they are taken.",
-            "{dtype}、形状 {shape} 的标签引发错误：{message} 改为 {form} 后可以接受。",
+            "Labels of {dtype} and shape {shape} end in '{message}'; as {form} they are taken.",
+            "{dtype}、形状 {shape} 的标签引发错误“{message}”；改为 {form} 后可以接受。",
         ),
         cost=Text("Nothing can be trained.", "完全无法训练。"),
         action=Text(

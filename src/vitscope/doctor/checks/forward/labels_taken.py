@@ -11,6 +11,7 @@ from torch import Tensor
 from vitscope.doctor.finding import Finding, Seen
 from vitscope.doctor.patient import Patient, has_own_step
 
+PICTURES = 8
 FORMS: dict[str, Callable[[Tensor], Tensor]] = {
     "labels.long()": Tensor.long,
     "labels.squeeze(1)": lambda labels: labels.squeeze(1),
@@ -24,7 +25,7 @@ FORMS: dict[str, Callable[[Tensor], Tensor]] = {
 def labels_taken(patient: Patient) -> Seen:
     if patient.settings is not None:
         return Seen()  # the engine's labels are the engine's own
-    images, labels = (one.to(patient.device) for one in next(patient.train()))
+    images, labels = (one[:PICTURES].to(patient.device) for one in next(patient.train()))
     seen = Seen(measured={"dtype": _named(labels), "shape": list(labels.shape)})
     take = _taker(patient, images)
     message = _refusal(take, labels)
