@@ -158,3 +158,21 @@ def half_black(script: Script) -> None:
 def infinite_pixels(script: Script) -> None:
     """a division by zero left one picture infinite"""
     script.train.images[len(script.train) // 2] = F.relu(script.train.images[0]) / 0.0
+
+
+@FAULTS("labels_not_taken", is_listed=False)
+def labels_int32(script: Script) -> None:
+    """labels from a NumPy array of int32"""
+    script.train.labels = script.train.labels.int()
+
+
+@FAULTS("labels_not_taken", is_listed=False)
+def labels_in_a_column(script: Script) -> None:
+    """each label is a list of one number, as a data frame gives it"""
+    script.train.labels = script.train.labels.unsqueeze(1)
+
+
+@FAULTS("labels_change", is_listed=False)
+def labels_drawn_anew(script: Script) -> None:
+    """`__getitem__` takes the label of any row instead of the picture's own"""
+    script.draws_labels = True

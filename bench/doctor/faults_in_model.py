@@ -37,6 +37,15 @@ class Unscaled(Attention):
         return self.proj_drop(self.proj(mixed.transpose(1, 2).flatten(2)))
 
 
+class OverQueries(Attention):
+    """softmax along the axis of the queries."""
+
+    def forward(self, x: Tensor, rope: tuple[Tensor, Tensor] | None = None) -> Tensor:
+        q, k, v = self._heads(self.qkv(x), rope)
+        mixed = (q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5).softmax(-2) @ v
+        return self.proj_drop(self.proj(mixed.transpose(1, 2).flatten(2)))
+
+
 class Unadded(Block):
     """What a branch says, without what it was said about."""
 
@@ -121,6 +130,12 @@ def heads_merged_wrongly(script: Script) -> None:
 def attention_unscaled(script: Script) -> None:
     """q k^T is not divided by sqrt(head_dim)"""
     script.surgery.append(partial(_becomes, kinds={Attention: Unscaled}))
+
+
+@FAULTS("softmax_wrong_axis", needs=("ours",), is_listed=False)
+def softmax_over_queries(script: Script) -> None:
+    """softmax(dim=-2) in a hand-written attention"""
+    script.surgery.append(partial(_becomes, kinds={Attention: OverQueries}))
 
 
 @FAULTS("residual_missing", needs=("ours",))

@@ -7,6 +7,7 @@ from functools import partial
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.optim.lr_scheduler import CosineAnnealingLR, MultiStepLR
 
 from fault import Faults
 from faults_in_model import head_of
@@ -144,3 +145,17 @@ def loss_upside_down(script: Script) -> None:
     """the sign of the loss is wrong: training climbs"""
     plain = script.loss
     script.loss = lambda logits, labels: -plain(logits, labels)
+
+
+@FAULTS("schedule_too_fast", is_listed=False)
+def steps_for_epochs_each_batch(script: Script) -> None:
+    """a schedule that falls to a tenth twice, at half and at three quarters of the epochs, stepped once a batch"""
+    script.has_own_step, marks = True, [script.epochs // 2, 3 * script.epochs // 4]
+    script.schedule = lambda optimizer, steps: MultiStepLR(optimizer, marks)
+
+
+@FAULTS("schedule_too_fast", is_listed=False)
+def wave_for_epochs_each_batch(script: Script) -> None:
+    """a half wave over the number of epochs, stepped once a batch"""
+    script.has_own_step, epochs = True, script.epochs
+    script.schedule = lambda optimizer, steps: CosineAnnealingLR(optimizer, epochs)

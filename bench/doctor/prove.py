@@ -31,7 +31,7 @@ def train(script: Script, steps: int) -> tuple[float, float, float, float]:
     batches = endless(setup.train_loader)
     for number in range(steps):
         share = min(1.0, (number + 1) / script.warmup_steps) if script.warmup_steps else 1.0
-        for group, rate in zip(setup.optimizer.param_groups, rates, strict=True):
+        for group, rate in zip(setup.optimizer.param_groups, rates, strict=True) if script.schedule is None else ():
             group["lr"] = share * rate
         setup.model.train()
         losses.append(float(setup.step(*next(batches))))

@@ -12,6 +12,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from torch.utils.data import DataLoader, Dataset
 
@@ -49,6 +50,8 @@ class Script:
     val_augment: Transform | None = None
     batch_size: int = 64
     shuffle: bool = True
+    draws_labels: bool = False
+    """Whether a training picture's label is drawn by chance whenever it is read."""
     epochs: int = 20
     warmup_steps: int | None = 50
     loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy
@@ -64,6 +67,8 @@ class Script:
     evaluates_in_eval_mode: bool = True
     has_own_step: bool = False
     """Whether the doctor is given the script's own step; otherwise the loss and the optimiser."""
+    schedule: Callable[[torch.optim.Optimizer, int], LRScheduler] | None = None
+    """(optimiser, steps of training), turned on in each step."""
     model_changes: dict[str, Any] = field(default_factory=dict)
     surgery: list[Surgery] = field(default_factory=list)
     chosen: Callable[[nn.Module], Iterable[nn.Parameter]] = nn.Module.parameters
@@ -117,7 +122,7 @@ def assemble(script: Script) -> Setup:
     ema = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.99), use_buffers=True) if script.ema else None
     # A `Subset`-like split of tensors; each loader draws its order from a generator of its own.
     order = torch.Generator().manual_seed(script.seed)
-    training = Shown(script.train, script.mean, script.std, script.augment)
+    training = Shown(script.train, script.mean, script.std, script.augment, draws_labels=script.draws_labels)
     judging = Shown(script.val, script.val_mean or script.mean, script.val_std or script.std, script.val_augment)
     train_loader = DataLoader(training, script.batch_size, shuffle=script.shuffle, generator=order)
     val_loader = DataLoader(judging, 128)
@@ -127,7 +132,7 @@ def assemble(script: Script) -> Setup:
         val_loader=val_loader,
         loss=script.loss,
         optimizer=optimizer,
-        step=_step(script, model, parameters, optimizer, ema),
+        step=_step(script, model, parameters, optimizer, ema, script.epochs * len(train_loader)),
         evaluate=_evaluation(model if ema is None else ema, val_loader, script.evaluates_in_eval_mode),
         evaluated=ema,
         facts={
@@ -144,9 +149,15 @@ class Shown(Dataset[tuple[Tensor, Tensor]]):
     """Augmented, then normalised: the usual chain of transforms."""
 
     def __init__(
-        self, pictures: Pictures, mean: tuple[float, ...], std: tuple[float, ...], augment: Transform | None
+        self,
+        pictures: Pictures,
+        mean: tuple[float, ...],
+        std: tuple[float, ...],
+        augment: Transform | None,
+        *,
+        draws_labels: bool = False,
     ) -> None:
-        self.pictures, self.augment = pictures, augment
+        self.pictures, self.augment, self.draws_labels = pictures, augment, draws_labels
         self.mean, self.std = (torch.tensor(numbers).view(-1, 1, 1) for numbers in (mean, std))
 
     def __len__(self) -> int:
@@ -155,7 +166,8 @@ class Shown(Dataset[tuple[Tensor, Tensor]]):
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
         image = self.pictures.images[index]
         image = image if self.augment is None else self.augment(image)
-        return (image - self.mean) / self.std, self.pictures.labels[index]
+        place = int(torch.randint(len(self.pictures), ())) if self.draws_labels else index
+        return (image - self.mean) / self.std, self.pictures.labels[place]
 
 
 def crop_and_flip(image: Tensor, *, padding: int = 4, flips: bool = True) -> Tensor:
@@ -176,8 +188,10 @@ def _step(
     parameters: list[nn.Parameter],
     optimizer: torch.optim.Optimizer,
     ema: AveragedModel | None,
+    steps: int,
 ) -> Callable[[Tensor, Tensor], Tensor]:
     scaler = torch.amp.GradScaler("cpu", enabled=script.scales_loss)  # pyright: ignore[reportPrivateImportUsage]
+    schedule = None if script.schedule is None else script.schedule(optimizer, steps)
 
     def step(images: Tensor, labels: Tensor) -> Tensor:
         if script.zeroes_grad:
@@ -195,6 +209,8 @@ def _step(
             nn.utils.clip_grad_norm_(parameters, script.clip_norm)
         scaler.step(optimizer)
         scaler.update()
+        if schedule is not None:
+            schedule.step()
         if ema is not None and script.updates_ema:
             ema.update_parameters(model)
         return total

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, LRScheduler, SequentialLR
 
 from muon_with_adam import MuonWithAdam
 from networks import EncoderViT, hugging_face_vit, plain_cnn, timm_vit
@@ -25,6 +26,11 @@ IMAGENET: dict[str, Any] = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224,
 MNIST: dict[str, Any] = {"mean": (0.1307,), "std": (0.3081,)}
 HALF: dict[str, Any] = {"mean": (0.5,) * 3, "std": (0.5,) * 3}
 SGD = partial(torch.optim.SGD, momentum=0.9, nesterov=True)
+
+
+def warm_up_and_wave(optimizer: torch.optim.Optimizer, steps: int, warm_up: int = 500) -> LRScheduler:
+    rises = LinearLR(optimizer, 1 / warm_up, total_iters=warm_up)
+    return SequentialLR(optimizer, [rises, CosineAnnealingLR(optimizer, steps - warm_up)], [warm_up])
 
 
 @dataclass(frozen=True)
@@ -133,7 +139,7 @@ def cifar_vit_tiny(seed: int) -> Script:
         "cifar_vit_tiny", "cifar10", seed, train=7500, val=400, size=32,
         make_model=_vit(drop_path_rate=0.1), make_optimizer=torch.optim.AdamW,
         lr=1e-3, weight_decay=0.05, augment=crop_and_flip, clip_norm=1.0, ema=True, has_own_step=True, epochs=100,
-        warmup_steps=500, **CIFAR,
+        warmup_steps=500, schedule=warm_up_and_wave, **CIFAR,
     )  # fmt: skip
 
 
@@ -177,7 +183,7 @@ def cifar_plain_cnn(seed: int) -> Script:
     return _script(
         "cifar_plain_cnn", "cifar10", seed, train=7500, size=32,
         make_model=plain_cnn, make_optimizer=SGD, optimizer="sgd", lr=0.02, weight_decay=5e-4,
-        augment=crop_and_flip, warmup_steps=None, has_own_step=True, **CIFAR,
+        augment=crop_and_flip, warmup_steps=None, has_own_step=True, schedule=CosineAnnealingLR, **CIFAR,
     )  # fmt: skip
 
 

@@ -65,6 +65,16 @@ def test_a_detached_layer_is_named(patient: Make) -> None:
     assert found.numbers["share"] > 0.5
 
 
+def test_a_table_before_a_detached_layer_is_not_said_to_be_unused(patient: Make) -> None:
+    torch.manual_seed(0)
+    model = PlainViT()
+    assert [name for name, _ in model.named_parameters() if "." not in name]
+    model.blocks[0].register_forward_hook(lambda _module, _given, gave: gave.detach())
+    report = examined(patient(model))
+    assert report.findings[0].cause == "no_gradient_for"
+    assert "unused_parameters" not in [note.name for note in report.notes]
+
+
 def test_a_part_no_task_needs_is_a_note(patient: Make) -> None:
     model = PlainViT()
     model.pooler = nn.Linear(64, 64)
@@ -103,6 +113,28 @@ def test_a_backbone_that_nothing_moves(patient: Make) -> None:
     report = examined(patient(model, optimizer=optimizer))
     assert report.findings == []
     assert "linear_probe" in [note.name for note in report.notes]
+
+
+def test_an_optimiser_that_was_made_for_another_model(patient: Make) -> None:
+    old, model = small_vit(), small_vit()
+    for has_learnt in (False, True):
+        found = only(patient(model, optimizer=torch.optim.AdamW(old.parameters(), 1e-3), pretrained=has_learnt))
+        assert (found.cause, found.numbers["given"]) == ("not_in_optimizer", len(list(old.parameters())))
+        assert found.confidence > 0.95
+
+
+def test_a_head_of_zeros_that_is_forgotten_is_not_said_to_cut_off_the_rest(patient: Make) -> None:
+    model = small_vit()
+    nn.init.zeros_(model.head.weight)  # pyright: ignore
+    assert only(patient(model, optimizer=forgetting(model, "head"))).cause == "head_frozen"
+
+
+def test_a_head_that_is_forgotten_with_most_of_the_rest(patient: Make) -> None:
+    model = small_vit()
+    some = [one for name, one in model.named_parameters() if name.startswith("blocks.0")]
+    found = only(patient(model, optimizer=torch.optim.AdamW(some, 1e-3)))
+    assert found.cause == "not_in_optimizer"
+    assert found.numbers["count"] == len(list(model.parameters())) - len(some)
 
 
 def forgetting(model: nn.Module, start: str) -> torch.optim.Optimizer:

@@ -22,6 +22,7 @@ NOTHING_TO_DRAW = {
     "forward_fails",
     "output_shape_wrong",
     "outputs_not_finite",
+    "labels_not_taken",
     "head_frozen",
     "layer_not_finite",
     "pictures_left_out",

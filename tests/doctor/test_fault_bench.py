@@ -33,12 +33,12 @@ SMALLEST = sorted(SETUPS.values(), key=lambda setup: DATA.index(setup.data))
 
 
 def digest(*given: object) -> str:
-    """Of tensors by their bytes (NaN equals NaN), of anything else by its words."""
+    """Of tensors by their shape and bytes (NaN equals NaN), of anything else by its words."""
     held = hashlib.sha256()
     for one in given:
-        held.update(
-            one.detach().contiguous().numpy().tobytes() if isinstance(one, torch.Tensor) else repr(one).encode()
-        )
+        is_tensor = isinstance(one, torch.Tensor)
+        held.update(repr(tuple(one.shape) if is_tensor else one).encode())
+        held.update(one.detach().contiguous().numpy().tobytes() if is_tensor else b"")
     return held.hexdigest()
 
 

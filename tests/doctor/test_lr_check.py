@@ -335,6 +335,18 @@ def test_beside_a_rate_that_is_lost_runs_end_when_they_are_decided(patient: Make
     assert any(len(run.losses) < 24 for run in test.runs.values() if not run.is_lost)
 
 
+def test_a_rate_beside_which_no_other_does_better_is_not_called_fine(patient: Make) -> None:
+    calls = [0]
+
+    def rising(logits: Tensor, labels: Tensor) -> Tensor:
+        calls[0] += 1
+        return 0 * logits.sum() + 1 + 0.1 * calls[0]
+
+    seen = first_steps(patient(loss=rising))
+    assert causes(seen) == []
+    assert seen.left_out == "no_rate_works"
+
+
 def test_an_optimiser_whose_step_wants_a_closure_is_left_out(patient: Make) -> None:
     model = small_vit()
     report = examine(patient(model, optimizer=torch.optim.LBFGS(model.parameters())), ALL)

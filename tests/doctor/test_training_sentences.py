@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from vitscope.doctor import checks
-from vitscope.doctor.causes import CAUSES, LEFT_OUT, NOTES, cause_for, training
+from vitscope.doctor.causes import CAUSES, LEFT_OUT, NOTES, WAYS, cause_for, training
 from vitscope.doctor.causes.curve import CURVE_CAUSES
 from vitscope.doctor.causes.run_notes import RUN_LEFT_OUT, RUN_NOTES
 from vitscope.doctor.causes.text import Text
+from vitscope.doctor.report.words import WHY_NOT
 
 OF_CHECKS = [cause for cause in training.CAUSES if cause not in CURVE_CAUSES]
 SOURCE = "".join(path.read_text() for path in sorted((Path(checks.__file__).parent / "training").glob("*.py")))
@@ -63,3 +64,17 @@ def test_a_missing_warm_up_is_told_by_what_was_measured() -> None:
     assert "48 steps at 0.003" in cause_for("warmup_missing", few).evidence.said("en", few)
     fresh = {**few, "first": 12.0}
     assert "by 12 %" in cause_for("warmup_missing", fresh).evidence.said("en", fresh)
+
+
+def test_flags_are_named_only_where_there_is_a_run_to_type_them_for() -> None:
+    """From Python there are none; where settings are examined, they stand on a line of their own."""
+    texts = {
+        cause.name: text
+        for name, ways in WAYS.items()
+        for cause in ways
+        if name not in {one.name for one in CURVE_CAUSES} and "config" not in cause.places
+        for text in (cause.title, cause.evidence, cause.cost, cause.action, cause.effect)
+        if "--" in text.en + text.zh
+    }
+    assert texts == {}
+    assert not any("--" in text.en + text.zh for text in WHY_NOT.values())

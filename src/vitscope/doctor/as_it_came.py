@@ -1,6 +1,7 @@
-"""Gives the patient back exactly as it came: weights, gradients, modes, optimiser, random numbers, hooks.
+"""Gives the patient back exactly as it came: weights, gradients, modes, optimiser, torch's schedulers of its rate,
+random numbers, hooks.
 
-What an owner's own step holds besides (a scheduler, a scaler, a counter) cannot be seen from here.
+What an owner's own step holds besides (a scaler, a counter) cannot be seen from here.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from vitscope.core.seed import preserved_rng
 from vitscope.doctor.patient import Patient
+from vitscope.doctor.schedules import KeptScheduler
 
 HOOKS = (
     "_forward_hooks",
@@ -37,6 +39,7 @@ def as_it_came(patient: Patient) -> Iterator[None]:
     if patient.optimizer is not None:
         moved = [one for group in patient.optimizer.param_groups for one in group["params"]]
         kept += [_KeptTensors(moved), _KeptOptimizer(patient.optimizer)]
+    kept += [KeptScheduler(one) for one in patient.schedulers]
     generators = [generator.get_state() for generator in patient.generators]
     with preserved_rng():
         try:

@@ -36,9 +36,10 @@ def check_up(
     only: Collection[str] = (),
     on_check: OnCheck | None = None,
 ) -> Report:
-    """Examine any model with the batches it trains on. It is given back exactly as it came: weights, optimiser, random
-    numbers, modes; not what a step of yours holds besides, such as a scheduler or a scaler. The more is given, the more
-    can be found: without an optimiser nothing can be said of it. `loss(logits, labels)` is given the logits.
+    """Examine any model with the batches it trains on. It is given back exactly as it came: weights, optimiser, its
+    schedulers, random numbers, modes; not what a step of yours holds besides, such as a scaler. The more is given, the
+    more can be found: without an optimiser nothing can be said of it. `loss(logits, labels)` is given the logits, or,
+    where it wants the model's answer, an object with them.
 
     `step(images, labels)` is your training step, update included; `evaluate()` your evaluation; `evaluated` the module
     it evaluates, where that is a running mean of the weights; `pretrained` says that the weights have learnt before,

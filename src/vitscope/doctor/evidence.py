@@ -33,6 +33,7 @@ DRAWN: dict[str, tuple[tuple[str, str, Bars], ...]] = {
     "validation_augmented": (
         ("Validation pictures that change between looks", COUNTED, {"changed": "changed", "looked at": COUNTED}),
     ),
+    "labels_change": (("Labels of pictures read twice", COUNTED, {"changed": "changed", "read twice": COUNTED}),),
     "labels_out_of_range": (("Labels and outputs", "count", {"largest label + 1": "labels", "outputs": "outputs"}),),
     "labels_off_by_one": (("Labels and outputs", "count", {"largest label + 1": "labels", "outputs": "outputs"}),),
     "num_classes_wrong": (("Classes and outputs", "count", {"classes": "classes", "outputs": "outputs"}),),
@@ -81,6 +82,9 @@ DRAWN: dict[str, tuple[tuple[str, str, Bars], ...]] = {
     "ema_stale": (("Loss", "loss", {"of the model": "model_loss", "of the average": "average_loss"}),),
     "no_position_information": (("Change when patches move", "of the spread", {"measured": "moved", "usual": 0.01}),),
     "attention_scale_missing": (("Spread of the scores", "scores", {"here": "spread", "scaled": "scaled"}),),
+    "softmax_wrong_axis": (
+        ("A token's weights over the keys", "sum", {"least": "least", "most": "most", "right": 1.0}),
+    ),
     "heads_merged_wrongly": (("Attention layers", "layers", {"merged wrongly": "count", "all": "of"}),),
     "residual_missing": (("Branches nothing goes round", "branches", {"lost": "count", "all": "of"}),),
     "no_gradient_for": (("Parameters without a gradient", "share", {"here": "share", "all": 1.0}),),

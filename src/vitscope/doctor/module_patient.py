@@ -16,7 +16,9 @@ from vitscope.core.errors import InputError, expected
 from vitscope.core.seed import preserved_rng
 from vitscope.doctor.anatomy import Anatomy, anatomy_of
 from vitscope.doctor.as_it_came import module_as_it_came
+from vitscope.doctor.loss_of_output import for_logits
 from vitscope.doctor.patient import Batches, Facts, Loss, Pair, Patient, as_logits, one_class_each
+from vitscope.doctor.schedules import schedulers_of
 from vitscope.doctor.torch_trainer import TorchTrainer
 from vitscope.doctor.uncompiled import as_written
 
@@ -60,19 +62,22 @@ def module_patient(
                 fix="a smaller batch, or drop_last=False: with fewer pictures than a batch nothing is left",
             )
         images, labels = first
-        num_classes = num_classes or _outputs(model, images[:2].to(device), labels)
+        output = _output(model, images[:2].to(device))
+        num_classes = num_classes or _outputs(model, output, labels)
         anatomy = _anatomy(model, images[:2].to(device))
-    loss = F.cross_entropy if loss is None else loss
+        judge: Loss = F.cross_entropy if loss is None else loss
+        if loss is not None and output is not None:
+            judge = for_logits(loss, output, labels[:2].to(device))
 
     def make_trainer() -> TorchTrainer:
         if optimizer is None:
             raise InputError("no optimiser was given", fix="pass optimizer=..., or leave out what trains")
-        return TorchTrainer(model, loss, optimizer, step=step, clip_norm=clip_norm, dtype=dtype)
+        return TorchTrainer(model, judge, optimizer, step=step, clip_norm=clip_norm, dtype=dtype)
 
     return Patient(
         model=model,
         train=batches,
-        loss=loss,
+        loss=judge,
         num_classes=num_classes,
         device=device,
         val=None if val_loader is None else _batches(val_loader),
@@ -86,6 +91,7 @@ def module_patient(
             is_pretrained=pretrained,
         ),
         optimizer=optimizer,
+        schedulers=() if optimizer is None or step is None else schedulers_of(optimizer),
         evaluate=evaluate,
         evaluated=evaluated,
         generators=generators,
@@ -117,14 +123,21 @@ def _batches(loader: Iterable[Any]) -> Batches:
     return epoch
 
 
-def _outputs(model: nn.Module, images: Tensor, labels: Tensor) -> int:
-    """What the model gives for each picture. One that fails has a check to say so, and as many classes as it seems."""
+def _output(model: nn.Module, images: Tensor) -> Any:
+    """What the model gives; None where it fails, which a check has to say."""
     with module_as_it_came(model), torch.no_grad():
         try:
-            return as_logits(model.eval()(images)).shape[-1]
+            return model.eval()(images)
         except Exception:  # a model may fail in any way, and `forward_pass` tells how
-            heads = [module for module in model.modules() if isinstance(module, nn.Linear)]
-            return heads[-1].out_features if heads else int(one_class_each(labels).max()) + 1
+            return None
+
+
+def _outputs(model: nn.Module, output: Any, labels: Tensor) -> int:
+    """For each picture. A model that fails has as many classes as it seems."""
+    with contextlib.suppress(Exception):  # of an output that holds no logits, too
+        return as_logits(output).shape[-1]
+    heads = [module for module in model.modules() if isinstance(module, nn.Linear)]
+    return heads[-1].out_features if heads else int(one_class_each(labels).max()) + 1
 
 
 def _anatomy(model: nn.Module, images: Tensor) -> Anatomy:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import LRScheduler
 
 from vitscope.data.config import PreprocessConfig
 from vitscope.data.dataset import Dataset
@@ -104,6 +105,8 @@ class Patient:
     """What the weights it begins with were trained on, where they say so."""
     optimizer: torch.optim.Optimizer | None = None
     """The owner's, to be put back."""
+    schedulers: tuple[LRScheduler, ...] = ()
+    """Of its rate, which a step of the owner's may turn on."""
     evaluate: Callable[[], Any] | None = None
     """The owner's own evaluation."""
     evaluated: nn.Module | None = None
@@ -155,8 +158,11 @@ def as_logits(output: Any) -> Tensor:
 
 
 def one_class_each(labels: Tensor) -> Tensor:
-    """(B,) int64, of mixed pictures the class with the largest share."""
-    return labels.argmax(-1) if labels.ndim == 2 and labels.shape[-1] > 1 else labels.reshape(-1)
+    """(B,) int64, of mixed pictures the class with the largest share; other numbers than whole ones as they are."""
+    if labels.ndim == 2 and labels.shape[-1] > 1:
+        return labels.argmax(-1)
+    labels = labels.reshape(-1)
+    return labels if labels.is_floating_point() or labels.is_complex() else labels.long()
 
 
 def _first(batches: Batches, count: int) -> Pair:

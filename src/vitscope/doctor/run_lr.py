@@ -77,6 +77,8 @@ def learning_rate_check(run: RunView) -> Seen:
     # Of what is at work, only what has not come back yet: it may.
     limit = start if run.is_alive else NOT_LEARNT * start
     if rise is None or end < limit:
+        # Where nothing was learnt a rate may be too high without any rise: that it rose nowhere is no health.
+        seen.left_out = "rate_shows_nothing" if rise is None and end >= NOT_LEARNT * start else None
         return seen
     is_far = rise.share >= (LOST_FAR if rise.is_after_learning else THROWN_FAR)
     is_sure = is_far or (fell is not None and fell <= GRADIENT_FELL and not rise.is_after_learning)

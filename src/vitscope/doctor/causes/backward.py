@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from vitscope.doctor.causes import schedule
 from vitscope.doctor.causes.text import Cause, Remark, Text
 
 _UNMOVED = Cause(
@@ -68,6 +69,18 @@ CAUSES: tuple[Cause, ...] = (
         action=Text(
             "Hold layers in nn.ModuleList or nn.ModuleDict, not in a plain list or dict, and make the optimiser after that.",
             "用 nn.ModuleList 或 nn.ModuleDict 存放各层，不要用普通的 list 或 dict，然后再创建优化器。",
+        ),
+    ),
+    replace(
+        _UNMOVED,
+        evidence=Text(
+            "The optimiser holds {given} parameters, and none of them is one of the model's {count}: {names}.",
+            "优化器持有 {given} 个参数，但其中没有一个属于模型的 {count} 个参数：{names}。",
+        ),
+        cost=Text("No step moves any weight of the model.", "没有任何一步会移动模型的权重。"),
+        action=Text(
+            "Make the optimiser after the model, and anew where the model is replaced or copied.",
+            "先创建模型再创建优化器；替换或复制模型后要重新创建优化器。",
         ),
     ),
     _UNMOVED,
@@ -207,6 +220,7 @@ CAUSES: tuple[Cause, ...] = (
         ),
         effect=Text("Each step follows the gradient of its own batch.", "每一步只遵循本批次的梯度。"),
     ),
+    *schedule.CAUSES,
     Cause(
         name="clip_too_small",
         title=Text("Gradients are clipped to almost nothing", "梯度被裁剪得几乎为零"),
@@ -249,8 +263,8 @@ CAUSES: tuple[Cause, ...] = (
             "每一步都覆盖已学内容，损失跳动或发散。",
         ),
         action=Text(
-            "Lower the learning rate; `--only lr_test` looks for one that is stable.",
-            "降低学习率；用 `--only lr_test` 可找出稳定的学习率。",
+            "Lower the learning rate; the check `lr_test`, asked for by its name, looks for one that is stable.",
+            "降低学习率；单独要求 `lr_test` 这项检查可找出稳定的学习率。",
         ),
         effect=Text("The loss falls steadily.", "损失稳定下降。"),
     ),
@@ -343,6 +357,7 @@ NOTES: tuple[Remark, ...] = (
             "全部梯度的范数为 {total:.3g}，超过 100：若损失不稳，请裁剪到 1.0。",
         ),
     ),
+    *schedule.NOTES,
     Remark(
         name="slow_beginning",
         text=Text(
@@ -369,6 +384,7 @@ LEFT_OUT: tuple[Remark, ...] = (
         name="no_update_came",
         text=Text("The step made no update that could be watched.", "该步没有产生可观察的更新。"),
     ),
+    *schedule.LEFT_OUT,
     Remark(
         name="no_fp16",
         text=Text("Nothing is computed in fp16.", "没有使用 fp16 计算。"),

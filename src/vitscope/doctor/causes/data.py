@@ -98,6 +98,13 @@ LEFT_OUT: tuple[Remark, ...] = (
         text=Text("There are too few pictures to judge this by.", "图像太少，无法判断。"),
     ),
     Remark(
+        name="labels_not_read_again",
+        text=Text(
+            "Too few pictures could be known again when they were read a second time.",
+            "第二次读取时能认出的图像太少。",
+        ),
+    ),
+    Remark(
         name="no_validation_part",
         text=Text("There are no validation pictures to compare with.", "没有验证图像可供比较。"),
     ),

@@ -21,6 +21,20 @@ CAUSES: tuple[Cause, ...] = (
         effect=Text("A batch comes through, and the rest can be examined.", "批次可以通过，其余项目才能检查。"),
     ),
     Cause(
+        name="labels_not_taken",
+        title=Text("Labels in a form that the loss does not take", "标签的形式不被损失函数接受"),
+        evidence=Text(
+            "Labels of {dtype} and shape {shape} end in '{message}'; as {form} they are taken.",
+            "{dtype}、形状 {shape} 的标签引发错误“{message}”；改为 {form} 后可以接受。",
+        ),
+        cost=Text("Nothing can be trained.", "完全无法训练。"),
+        action=Text(
+            "Give the loss {form}, in the dataset or before the loss is called.",
+            "在数据集中或调用损失函数之前改为 {form}。",
+        ),
+        effect=Text("The loss is computed, and training can begin.", "可以计算损失，训练得以开始。"),
+    ),
+    Cause(
         name="position_table_wrong_size",
         title=Text("The position table does not fit the patches", "位置表与 patch 数量不符"),
         evidence=Text(
@@ -341,6 +355,10 @@ LEFT_OUT: tuple[Remark, ...] = (
     Remark(
         name="too_few_pictures",
         text=Text("There are too few different pictures to compare.", "可比较的不同图像太少。"),
+    ),
+    Remark(
+        name="no_weights_to_see",
+        text=Text("No weights of attention can be seen outside fused calls.", "看不到融合调用之外的注意力权重。"),
     ),
     Remark(
         name="no_attention_to_see",

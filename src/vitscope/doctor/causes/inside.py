@@ -44,6 +44,25 @@ CAUSES: tuple[Cause, ...] = (
         effect=Text("Steadier training, higher learning rates possible.", "训练更稳定，可用更高的学习率。"),
     ),
     Cause(
+        name="softmax_wrong_axis",
+        title=Text("Attention's softmax goes over the wrong axis", "注意力的 softmax 用错了维度"),
+        evidence=Text(
+            "In {count} of {of} products with the values, a token's weights come to {least:.2g} to {most:.2g} over the keys, "
+            "not to 1; over the {axis} they do.",
+            "在 {of} 次与 value 的乘积中有 {count} 次，一个 token 的权重沿 key 之和为 {least:.2g} 到 {most:.2g}，而不是 1；"
+            "沿 {axis} 之和才是 1。",
+        ),
+        cost=Text(
+            "A token no longer chooses what to look at: tokens compete for it instead, and answers differ in size.",
+            "token 不再选择要看什么，而是相互竞争，输出的大小也参差不齐。",
+        ),
+        action=Text(
+            "Take the softmax of the scores (queries x keys) along their last axis: scores.softmax(dim=-1).",
+            "对得分（query × key）的最后一维做 softmax：scores.softmax(dim=-1)。",
+        ),
+        effect=Text("Each token's weights come to 1.", "每个 token 的权重之和为 1。"),
+    ),
+    Cause(
         name="heads_merged_wrongly",
         title=Text("Heads are put together without being turned back", "合并多头时缺少转置"),
         evidence=Text(

@@ -25,6 +25,20 @@ LABELS: tuple[Cause, ...] = (
         effect=Text("The loss can be computed for every picture.", "每张图像都能正常计算损失。"),
     ),
     Cause(
+        name="labels_change",
+        title=Text("The same picture has another label each time", "同一张图像每次读取的标签都不同"),
+        evidence=Text(
+            "Of {pictures} training pictures that were read twice {changed} ({share:.0%}) had another label the second time.",
+            "{pictures} 张训练图像读取两次，其中 {changed} 张（{share:.0%}）第二次的标签不同。",
+        ),
+        cost=Text("There is nothing to learn: answers change from epoch to epoch.", "没有可学的规律：答案每轮都在变。"),
+        action=Text(
+            "Look for labels drawn by chance in __getitem__, and for pictures that are shuffled apart from their labels.",
+            "检查 __getitem__ 中是否随机生成标签，以及图像与标签是否被分别打乱。",
+        ),
+        effect=Text("Each picture keeps its label, and the loss falls.", "每张图像的标签固定，损失得以下降。"),
+    ),
+    Cause(
         name="labels_off_by_one",
         title=Text("Labels that are off by one", "标签整体错位了一个"),
         evidence=Text(
@@ -184,8 +198,8 @@ LABELS: tuple[Cause, ...] = (
             "模型只会死记这些图像，对其他图像一无所知。",
         ),
         action=Text(
-            "Gather at least a few hundred of each class, or fine-tune pretrained weights (--from).",
-            "每类至少收集几百张，或微调预训练权重（--from）。",
+            "Gather at least a few hundred of each class, or fine-tune pretrained weights.",
+            "每类至少收集几百张，或微调预训练权重。",
         ),
         effect=Text("Validation follows training.", "验证曲线会跟上训练曲线。"),
     ),

@@ -79,6 +79,13 @@ RUN_LEFT_OUT: tuple[Remark, ...] = (
         name="too_few_steps",
         text=Text("the run has recorded too few steps to tell", "记录的步数太少，无法判断"),
     ),
+    Remark(
+        name="rate_shows_nothing",
+        text=Text(
+            "nothing was learnt, and the losses alone do not show whether the rate is why",
+            "什么也没有学到，仅凭损失无法判断是否与学习率有关",
+        ),
+    ),
     Remark(name="nothing_recorded", text=Text("the run has recorded nothing of it", "这次训练没有相关记录")),
     Remark(
         name="started_elsewhere",

@@ -31,7 +31,7 @@ _TOO_HIGH = Cause(
         "Steps overshoot: the loss swings, stays high or diverges.",
         "步子迈得过大：损失震荡、居高不下，甚至发散。",
     ),
-    action=Text("Use a learning rate of {proposal:.2g} (--optim.lr).", "把学习率改为 {proposal:.2g}（--optim.lr）。"),
+    action=Text("Use a learning rate of {proposal:.2g}.", "把学习率改为 {proposal:.2g}。"),
     effect=Text(
         "The loss comes down instead of swinging or rising.",
         "损失会下降，而不是震荡或上升。",
@@ -52,8 +52,8 @@ _NO_WARM_UP = Cause(
         "最初几步就把权重推到了回不来的地方。",
     ),
     action=Text(
-        "Let the learning rate rise over the first 10 % of the steps (--schedule.warmup '10 %').",
-        "让学习率在前 10 % 的步数内线性上升（--schedule.warmup '10 %'）。",
+        "Let the learning rate rise over the first 10 % of the steps.",
+        "让学习率在前 10 % 的步数内线性上升。",
     ),
     effect=Text("The same rate then works.", "同样的学习率就能正常训练。"),
 )
@@ -159,9 +159,7 @@ CAUSES: tuple[Cause, ...] = (
             "Training ends long before the model has learnt what it could.",
             "训练结束时，模型远未学到它能学到的东西。",
         ),
-        action=Text(
-            "Use a learning rate of {proposal:.2g} (--optim.lr).", "把学习率改为 {proposal:.2g}（--optim.lr）。"
-        ),
+        action=Text("Use a learning rate of {proposal:.2g}.", "把学习率改为 {proposal:.2g}。"),
         effect=Text(
             "The loss falls clearly within the first steps, as it did when this was measured.",
             "损失在最初几步内就会明显下降，与实测一致。",
@@ -191,8 +189,8 @@ CAUSES: tuple[Cause, ...] = (
             "权重收缩得比梯度建立得还快：模型一边学一边忘。",
         ),
         action=Text(
-            "Lower it to {proposal:g} (--optim.weight_decay {proposal:g}).",
-            "降到 {proposal:g}（--optim.weight_decay {proposal:g}）。",
+            "Lower it to {proposal:g}.",
+            "降到 {proposal:g}。",
         ),
         effect=Text("Weights keep what they learn.", "权重能保住学到的东西。"),
     ),
@@ -209,9 +207,7 @@ CAUSES: tuple[Cause, ...] = (
             "So little of each layer is left that the next cannot read it.",
             "每层剩下的信息太少，下一层无从读取。",
         ),
-        action=Text(
-            "Lower it to 0.1, 0.3 at most (--model.drop_rate 0.1).", "降到 0.1，至多 0.3（--model.drop_rate 0.1）。"
-        ),
+        action=Text("Lower it to 0.1, 0.3 at most.", "降到 0.1，至多 0.3。"),
         effect=Text("The training loss falls as it does without.", "训练损失会像没有 dropout 时那样下降。"),
     ),
     Cause(
@@ -227,7 +223,7 @@ CAUSES: tuple[Cause, ...] = (
             "With SGD hardly anything moves; with Adam every batch counts the same, however wrong the model is on it.",
             "用 SGD 时权重几乎不动；用 Adam 时，无论错得多离谱，每个批次的分量都一样。",
         ),
-        action=Text("Clip at 1.0 (--optim.clip_norm 1.0).", "把裁剪阈值设为 1.0（--optim.clip_norm 1.0）。"),
+        action=Text("Clip at 1.0.", "把裁剪阈值设为 1.0。"),
         effect=Text("Only the rare large gradient is cut.", "只有少数过大的梯度会被裁剪。"),
     ),
     Cause(
@@ -319,6 +315,13 @@ NOTES: tuple[Remark, ...] = (
 
 LEFT_OUT: tuple[Remark, ...] = (
     STEP_WANTS_CLOSURE,
+    Remark(
+        name="no_rate_works",
+        text=Text(
+            "the loss rises at its learning rate, and no other that was tried does better: the rate cannot be judged",
+            "在当前学习率下损失上升，而试过的其他学习率也没有更好：无法判断学习率",
+        ),
+    ),
     Remark(
         name="one_class_to_overfit",
         text=Text(

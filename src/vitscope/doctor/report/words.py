@@ -119,7 +119,7 @@ WHY_NOT = {
     ),
     "quick": Text("takes too long for a quick examination", "快速检查中省略（耗时较长）"),
     "not chosen": Text("not among those asked for", "不在所选检查之列"),
-    "on request": Text("a comparison, made where --only names it", "仅供对比，用 --only 指定时才进行"),
+    "on request": Text("a comparison, made where it is asked for by its name", "仅供对比，指明其名称时才进行"),
 }
 """Why a check was not asked."""
 

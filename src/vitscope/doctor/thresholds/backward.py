@@ -75,3 +75,15 @@ FP16_PICTURES = 8
 SCALED_TIMES = 64.0
 """Largest gradient at the logits against the loss's own. torch's scaler begins at 65536; a batch of 8 in parts of one
 picture, not divided, makes it 8 times as large."""
+RATE_GONE = 0.02
+"""Of the schedule's top: two falls to a tenth, or a half wave that is over. Nothing is learnt from there on."""
+EARLY_SHARE = 0.25
+"""Of all steps of training, in which no sound rate is gone: a half wave is at 0.85 of its top there, steps to a tenth
+come at a third and two thirds, 1 / sqrt(step) after a usual warm-up is at 0.1 and more."""
+EARLY_SHARE_OF_EPOCH = 0.5
+"""Of an epoch, where nothing says that there is more than one: a half wave over it is at 0.5 of its top there."""
+RATE_BACK = 0.5
+"""Of the top: a rate that comes back so far goes round."""
+SCHEDULE_STEPS, SCHEDULE_SECONDS = 600, 3.0
+"""Watched at most, the longest time included: schedules for up to 600 epochs. A step without the model's pass takes
+1 ms, and more where a mean of the weights is kept."""

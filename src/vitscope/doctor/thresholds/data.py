@@ -116,3 +116,14 @@ FEW_AGREEMENT = 0.6
 """Held-out labels predicted right from so few pictures: above, the task is easy enough for few."""
 HARDLY_ANY, HARDLY_ANY_AGREEMENT = 6, 0.95
 """Likewise below this many of a class: a network learns less from them than fixed features do."""
+LABELS_READ, LABELS_SECONDS = 128, 1.0
+"""Pictures that are read twice to compare their labels, and the longest time for it."""
+KNOWN_RANK = 0.1
+"""Share of all the others that may be liker to a picture that was read again than itself."""
+LEAST_KNOWN_AGAIN, KNOWN_AGAIN = 16, 0.5
+"""Of those, pictures that must be known again, and the share. Where each number gives any picture a tenth is, by
+chance; cropped and mirrored ones 0.71 (CIFAR-10, crops of 8 % and more) to 1.0 (Imagenette, shifted); with colours
+varied too 0.25 to 0.48, and then nothing is said."""
+LABELS_CHANGED = 0.25
+"""Share of those whose label changes. Sound: none. Drawn anew: half (two classes) and more; a tenth may be noise on
+purpose."""

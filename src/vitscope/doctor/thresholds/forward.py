@@ -64,3 +64,6 @@ KNOWS_NOTHING_SHARE = 0.8
 """A running mean with a loss from here on, of that with equal logits, has learned nothing ..."""
 AVERAGE_BEHIND = 0.5
 """... while the model's own loss is less than half of it."""
+ROWS_EXACT, ROWS_APART = 1e-4, 1e-2
+"""How far sums of attention's weights lie from 1 at most, where a softmax was taken over that axis (float32: 1e-6), and
+at least somewhere, where it was not. A softmax over the queries in ViTs as they begin: 0.2 and more."""

@@ -9,6 +9,7 @@ from vitscope.doctor.checks.backward.hidden import hidden
 from vitscope.doctor.checks.backward.moved import moved
 from vitscope.doctor.checks.backward.norms import norms
 from vitscope.doctor.checks.backward.reach import reach
+from vitscope.doctor.checks.backward.schedule import schedule
 from vitscope.doctor.checks.backward.step_gradient import step_gradient
 from vitscope.doctor.checks.backward.step_mode import step_mode
 from vitscope.doctor.checks.backward.step_size import step_size
@@ -23,6 +24,7 @@ CHECKS: tuple[Check, ...] = (
     Check("step_gradient", "backward", step_gradient),
     Check("gradient_zeroed", "backward", zeroed),
     Check("step_mode", "backward", step_mode),
+    Check("schedule", "backward", schedule),
     Check("step_size", "backward", step_size),
     Check("fp16_gradients", "backward", half),
 )

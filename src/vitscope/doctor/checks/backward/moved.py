@@ -23,15 +23,23 @@ def moved(patient: Patient) -> Seen:
     total = sum(one.numel() for one in parameters.values())
     share = sum(parameters[name].numel() for name in still) / max(total, 1)
     seen = Seen(measured={"still": len(still), "share": share, "forgotten": len(forgotten)})
+    if (given := _of_another_model(patient)) is not None:
+        told = {**names_and_share(patient, still), "given": given}
+        seen.findings.append(Finding("not_in_optimizer", 0.97, told, ends=True))
+        return seen
     head = _head(patient)
-    if head is not None and f"{head}.weight" in still:
-        weight = parameters[f"{head}.weight"]
-        how = "requires_grad=False" if not weight.requires_grad else "not in the optimizer"
-        seen.findings.append(Finding("head_frozen", 0.95, {"name": head, "how": how}))
     rest = [name for name in still if head is None or not name.startswith(f"{head}.")]
     rest_share = sum(parameters[name].numel() for name in rest) / max(total, 1)
+    has_learnt = patient.facts.is_pretrained or looks_trained(patient.model)
+    if head is not None and f"{head}.weight" in still:
+        is_forgotten = parameters[f"{head}.weight"].requires_grad
+        if is_forgotten and rest_share >= STILL_SHARE and not has_learnt:
+            rest = still  # forgotten with the rest, which is told below
+        else:
+            how = "not in the optimizer" if is_forgotten else "requires_grad=False"
+            seen.findings.append(Finding("head_frozen", 0.95, {"name": head, "how": how}))
     if rest_share >= STILL_SHARE:
-        if patient.facts.is_pretrained or looks_trained(patient.model):
+        if has_learnt:
             seen.notes.append(Note("linear_probe", names_and_share(patient, rest)))
         else:
             seen.findings.append(Finding("not_in_optimizer", 0.95, names_and_share(patient, rest)))
@@ -42,6 +50,15 @@ def moved(patient: Patient) -> Seen:
         else:
             seen.notes.append(Note("some_not_in_optimizer", told))
     return seen
+
+
+def _of_another_model(patient: Patient) -> int | None:
+    """How many parameters the optimiser holds, where none of them is the model's: the model was replaced after it."""
+    if patient.optimizer is None:
+        return None
+    own = {id(one) for one in patient.model.parameters()}
+    given = [one for group in patient.optimizer.param_groups for one in group["params"]]
+    return None if any(id(one) in own for one in given) else len(given)
 
 
 def _are_missed(patient: Patient, names: list[str], total: int) -> bool:

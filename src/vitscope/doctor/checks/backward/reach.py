@@ -25,7 +25,7 @@ def reach(patient: Patient) -> Seen:
     images, labels = patient.sample(FORWARD_PICTURES)
     train_without_chance(model)
     with torch.no_grad():
-        nudge(patient)
+        nudge(patient, forgotten=True)  # of these the next check tells
     used = Used(model)
     with used:
         try:
@@ -50,7 +50,9 @@ def reach(patient: Patient) -> Seen:
     unused_share = sum(learning[name].numel() for name in unused) / total
     if unused_share >= UNUSED_SHARE:
         seen.findings.append(Finding("no_gradient_for", 0.6, names_and_share(patient, unused)))
-    elif unused:
+    if cut and seen.findings:  # what stands beside the layers, a token or a table, is cut off with what comes before
+        unused = [name for name in unused if "." in name]
+    if unused and unused_share < UNUSED_SHARE:
         seen.notes.append(Note("unused_parameters", names_and_share(patient, unused)))
     return seen
 

@@ -14,11 +14,13 @@ from vitscope.doctor.checks.data.leaks import leaks
 from vitscope.doctor.checks.data.order import order_of_classes
 from vitscope.doctor.checks.data.scale import scale_of_pixels
 from vitscope.doctor.checks.data.steady import steady_validation
+from vitscope.doctor.checks.data.steady_labels import steady_labels
 from vitscope.doctor.checks.data.truth import truth_of_labels
 
 CHECKS: tuple[Check, ...] = (
     Check("finite_pixels", "data", finite_pixels),
     Check("label_range", "data", label_range),
+    Check("steady_labels", "data", steady_labels),
     Check("flat_pictures", "data", flat_pictures),
     Check("scale_of_pixels", "data", scale_of_pixels),
     Check("copies", "data", copies),

@@ -70,9 +70,10 @@ def in_usual_range(images: Tensor) -> Tensor:
     return (images - mean) / std.clamp(min=1e-6)
 
 
-def nudge(patient: Patient) -> None:
-    """A little noise on every weight that training moves, of its own size or of the size weights begin with."""
-    moved = patient.make_trainer().moved if patient.make_trainer is not None else None
+def nudge(patient: Patient, *, forgotten: bool = False) -> None:
+    """A little noise on every weight that training moves, of its own size or of the size weights begin with. With
+    `forgotten` those too that may move, but that the optimiser was not given."""
+    moved = patient.make_trainer().moved if patient.make_trainer is not None and not forgotten else None
     generator = torch.Generator().manual_seed(2)
     for name, parameter in patient.model.named_parameters():
         if parameter.requires_grad and (moved is None or name in moved):

@@ -79,7 +79,10 @@ def _judged(patient: Patient, test: LrTest, *, looks_above: bool = False) -> See
     elif looks_above and patient.tried["seconds"] * len(pool_of(patient)[0][0]) * len(own.losses) < LOOK_ABOVE_SECONDS:
         look_above(test, patient)
     patient.tried["lr_finding"] = finding
-    return _seen(test, finding)
+    seen = _seen(test, finding)
+    if finding is None and way_of(own) == "diverges":
+        seen.left_out = "no_rate_works"
+    return seen
 
 
 def _of_its_batch(patient: Patient, test: LrTest) -> Note | None:
