@@ -17,7 +17,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from torch.utils.data import DataLoader, Dataset
 
 from pictures import Pictures
-from vitscope.doctor import check_up
+from vitscope.doctor.check_up import check_up
 from vitscope.doctor.examination import Report
 from vitscope.doctor.patient import as_logits
 

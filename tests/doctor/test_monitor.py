@@ -16,7 +16,8 @@ from train.tiny_runs import VIT, tiny
 from vitscope.core.config import updated
 from vitscope.core.errors import DivergedError
 from vitscope.doctor.activations import watched_forward
-from vitscope.doctor.monitor import FILE, MOST_WARNINGS, Monitor, by_layer, warnings
+from vitscope.doctor.monitor import MOST_WARNINGS, Monitor, by_layer
+from vitscope.doctor.monitor_rows import FILE, warnings
 from vitscope.models.build import build_model
 from vitscope.models.config import ResNetConfig, ViTConfig
 from vitscope.train.config import TrainConfig

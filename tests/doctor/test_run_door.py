@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +22,8 @@ from vitscope.core.status_file import host_name
 from vitscope.core.strict_json import encode
 from vitscope.data.config import DataConfig
 from vitscope.doctor.examination import Report
-from vitscope.doctor.monitor import FILE, Monitor
+from vitscope.doctor.monitor import Monitor
+from vitscope.doctor.monitor_rows import FILE
 from vitscope.doctor.run_curve import curve_of
 from vitscope.doctor.run_door import RUN_CHECKS, examine_run
 from vitscope.models.config import ViTConfig
@@ -156,6 +159,20 @@ def monitored(path: Path, rows: int = 8, **changed: Any) -> Path:
     (path / "diagnostics").mkdir(exist_ok=True)
     (path / "diagnostics" / FILE).write_text("\n".join(lines) + "\n")
     return path
+
+
+def test_a_folder_is_read_without_torch(folder: Callable[..., Path]) -> None:
+    """It takes two seconds to import, and nothing of it is used: the answer is there at once."""
+    run = monitored(folder([2.3] * 20, [2.3] * 20))
+    words = f"""
+import sys
+from vitscope.cli.main import main
+code = main(["doctor", {str(run)!r}, "--json"])
+sys.exit(code or ", ".join({{"torch", "torchvision", "scipy", "sklearn", "matplotlib"}} & {{*sys.modules}}) or 0)
+"""
+    done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=False)
+    assert json.loads(done.stdout)["findings"]
+    assert done.returncode == 0, done.stderr
 
 
 def test_curves_of_every_kind(folder: Callable[..., Path]) -> None:

@@ -14,7 +14,7 @@ from vitscope.doctor.causes import cause_for
 from vitscope.doctor.checks.settings import CHECKS
 from vitscope.doctor.checks.settings.decay import weight_decay
 from vitscope.doctor.checks.settings.drops import drops
-from vitscope.doctor.checks.settings.head_dim import head_changes, head_dim, head_numbers, head_sure
+from vitscope.doctor.checks.settings.head_dim import head_dim
 from vitscope.doctor.checks.settings.lone_batch import lone_batch
 from vitscope.doctor.checks.settings.patches import patches
 from vitscope.doctor.checks.settings.position_table import position_table
@@ -22,6 +22,7 @@ from vitscope.doctor.checks.settings.updates import updates
 from vitscope.doctor.examination import examine
 from vitscope.doctor.module_patient import module_patient
 from vitscope.doctor.patient import Patient
+from vitscope.doctor.setting_numbers import head_changes, head_numbers, head_sure
 from vitscope.models.layers.position import sincos_2d
 
 Make = Callable[..., Patient]

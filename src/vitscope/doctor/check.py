@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from vitscope.doctor.finding import Seen
-from vitscope.doctor.patient import Patient
+
+if TYPE_CHECKING:
+    from vitscope.doctor.patient import Patient
 
 Stage = Literal["data", "settings", "forward", "backward", "training"]
 

@@ -6,15 +6,16 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from vitscope.doctor.as_it_came import as_it_came
 from vitscope.doctor.causes.text import Language
 from vitscope.doctor.check import Check
 from vitscope.doctor.evidence import picture_of_numbers
 from vitscope.doctor.finding import Finding, LeftOutError, Note, Seen, Verdict
-from vitscope.doctor.patient import Patient
 from vitscope.doctor.thresholds.whole import NO_NEED_TO_TRAIN, SURE_ENOUGH
+
+if TYPE_CHECKING:
+    from vitscope.doctor.patient import Patient
 
 OnCheck = Callable[[str], None]
 """Told the name of the check that begins."""
@@ -170,6 +171,8 @@ def _is_known(report: Report) -> bool:
 def _asked(patient: Patient, check: Check) -> Asked:
     """A check that cannot be asked is told, and the next one is asked: a model that fails in one way may still be
     looked at in another."""
+    from vitscope.doctor.as_it_came import as_it_came  # torch comes with it; a run's report does without
+
     began = time.perf_counter()
     try:
         with as_it_came(patient):

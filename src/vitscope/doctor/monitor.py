@@ -19,18 +19,12 @@ from torch import Tensor
 from vitscope.core.strict_json import encode
 from vitscope.data.loaders.loader import Batch
 from vitscope.doctor.activations import watched_forward
-from vitscope.doctor.thresholds.monitor import (
-    GRADIENT_EXPLODES,
-    GRADIENT_VANISHES,
-    LAYER_GRADIENT_HIGH,
-    MONITOR_SHARE,
-    UPDATE_HIGH,
-)
+from vitscope.doctor.monitor_rows import FILE, warnings
+from vitscope.doctor.thresholds.monitor import MONITOR_SHARE
 from vitscope.models.modes import in_mode
 from vitscope.train.precision import autocast
 from vitscope.train.work import Work, say
 
-FILE = "monitor.jsonl"
 PICTURES = 32
 """Enough for ranges and entropies, and a small part of a training batch."""
 NOTHING = 1e-6
@@ -129,30 +123,6 @@ class Monitor:
         if self._told[kind] <= MOST_WARNINGS:
             more = "; more of the kind are in diagnostics/monitor.jsonl" if self._told[kind] == MOST_WARNINGS else ""
             say(work, f"monitor, step {work.step}: {text}{more}")
-
-
-def warnings(row: dict[str, Any]) -> list[tuple[str, str]]:
-    """(kind, sentence) for what leaves the healthy range, by the name of the layer."""
-    found = []
-    total = row["gradient_total"]
-    if not math.isfinite(total) or total > GRADIENT_EXPLODES:
-        found.append(("exploding", f"gradients explode: their norm is {total:.3g} (above {GRADIENT_EXPLODES:g})"))
-    elif total < GRADIENT_VANISHES:
-        found.append(("vanishing", f"gradients vanish: their norm is {total:.3g} (below {GRADIENT_VANISHES:g})"))
-    for layer, norm in row["gradient"].items():
-        if norm > LAYER_GRADIENT_HIGH:
-            found.append(
-                (f"gradient {layer}", f"the gradient norm of {layer} is {norm:.3g} (above {LAYER_GRADIENT_HIGH:g})")
-            )
-    for layer, ratio in row["update"].items():
-        if ratio > UPDATE_HIGH:
-            found.append(
-                (f"update {layer}", f"one update moved {layer} by {ratio:.1%} of its size: the lr is high for it")
-            )
-    for layer, size in row["activation"].items():
-        if not math.isfinite(size):
-            found.append((f"activation {layer}", f"{layer} gives values that are not finite"))
-    return found
 
 
 def by_layer(names: Sequence[str], norms: Sequence[float]) -> dict[str, float]:

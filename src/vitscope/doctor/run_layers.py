@@ -11,7 +11,7 @@ from typing import Any
 from vitscope.core.run_layout import DIAGNOSTICS
 from vitscope.core.run_view import RunView
 from vitscope.doctor.finding import Finding, Note, Seen
-from vitscope.doctor.monitor import FILE, warnings
+from vitscope.doctor.monitor_rows import FILE, warnings
 from vitscope.doctor.picture import Line, Picture
 from vitscope.doctor.run_record import config_file, has_much_to_learn, json_lines, loss_at_end, lower_lr, lr_at
 from vitscope.doctor.thresholds.monitor import GRADIENT_EXPLODES, GRADIENT_VANISHES, LAYER_GRADIENT_HIGH, UPDATE_HIGH

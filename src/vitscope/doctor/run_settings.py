@@ -10,13 +10,18 @@ import dataclasses
 from typing import Any
 
 from vitscope.core.run_view import RunView
-from vitscope.doctor.checks.settings.decay import decay_numbers, is_eating
-from vitscope.doctor.checks.settings.head_dim import head_changes, head_numbers, head_sure
-from vitscope.doctor.checks.settings.patches import patch_numbers
 from vitscope.doctor.curve import judge_curve
 from vitscope.doctor.finding import Change, Finding, Seen
 from vitscope.doctor.run_curve import curve_of, is_early
 from vitscope.doctor.run_record import lr_at, section
+from vitscope.doctor.setting_numbers import (
+    decay_numbers,
+    head_changes,
+    head_numbers,
+    head_sure,
+    is_eating,
+    patch_numbers,
+)
 from vitscope.doctor.thresholds.runs import FAR_PIXELS, NOT_ALONE_SURE
 from vitscope.doctor.thresholds.settings import COARSE_TOKENS, HEAVY_DROP, MOST_DROP
 

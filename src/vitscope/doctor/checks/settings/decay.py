@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import torch
 
 from vitscope.doctor.finding import Change, Finding, Seen
 from vitscope.doctor.patient import Patient, Trainer
-from vitscope.doctor.thresholds.settings import DECAY_OVER_GRADIENT, SHRINK, STRONG_DECAY
+from vitscope.doctor.setting_numbers import COUPLED, decay_numbers, is_eating
+from vitscope.doctor.thresholds.settings import DECAY_OVER_GRADIENT, STRONG_DECAY
 
-PICTURES, STEPS = 32, 100
-COUPLED = ("adam", "sgd")
-"""Optimisers that add decay to the gradient."""
+PICTURES = 32
 
 
 def weight_decay(patient: Patient) -> Seen:
@@ -34,17 +30,6 @@ def weight_decay(patient: Patient) -> Seen:
         changes = (Change("optim.weight_decay", numbers["usual"]),) if patient.settings is not None else ()
         seen.findings.append(Finding("weight_decay_too_high", 0.88, numbers, changes))
     return seen
-
-
-def decay_numbers(decay: float, lr: float, optimizer: str) -> dict[str, Any]:
-    taken = 1 - max(0.0, 1 - lr * decay) ** STEPS
-    usual = 1e-4 if optimizer in COUPLED else 0.05
-    return {"decay": decay, "lr": lr, "taken": taken, "steps": STEPS, "usual": usual}
-
-
-def is_eating(numbers: Mapping[str, Any]) -> bool:
-    """By the settings' numbers alone."""
-    return numbers["decay"] >= STRONG_DECAY and numbers["taken"] >= SHRINK
 
 
 def _over_gradient(patient: Patient, trainer: Trainer) -> float:

@@ -6,6 +6,7 @@ from vitscope.doctor.anatomy import looks_trained
 from vitscope.doctor.attention_parts import has_attention
 from vitscope.doctor.finding import Change, Finding, Seen
 from vitscope.doctor.patient import Patient
+from vitscope.doctor.setting_numbers import patch_numbers
 from vitscope.doctor.thresholds.settings import COARSE_TOKENS
 
 
@@ -24,21 +25,3 @@ def patches(patient: Patient) -> Seen:
         has_learnt = facts.is_pretrained or looks_trained(patient.model)
         seen.findings.append(Finding("patch_too_coarse", 0.4 if has_learnt else 0.85, numbers, changes))
     return seen
-
-
-def patch_numbers(img_size: tuple[int, int], patch_size: tuple[int, int]) -> dict[str, int]:
-    (height, width), (down, across) = img_size, patch_size
-    return {
-        "patch": down,
-        "height": height,
-        "width": width,
-        "tokens": (height // down) * (width // across),
-        "pixels": down * across,
-        "better": _better(height, width),
-    }
-
-
-def _better(height: int, width: int) -> int:
-    """The largest patch that cuts the picture evenly into 64 or more, as 4 does 32 x 32."""
-    fits = [side for side in range(1, min(height, width) + 1) if height % side == 0 and width % side == 0]
-    return max((side for side in fits if (height // side) * (width // side) >= 64), default=1)
