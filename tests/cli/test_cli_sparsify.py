@@ -242,7 +242,7 @@ def test_a_folder_that_is_taken_and_settings_that_changed(capsys: pytest.Capture
     assert main(["sparsify", *words]) == 0
     capsys.readouterr()
     assert "is not empty" in refused(capsys, *words)
-    assert "rank (None -> layer)" in refused(capsys, *words, "--resume", "--rank", "layer")
+    assert "rank (global -> layer)" in refused(capsys, *words, "--resume", "--rank", "layer")
     assert "optim.lr (0.01 -> 0.5)" in refused(capsys, *words, "--resume", "--optim.lr", "0.5")
     assert main(["sparsify", *words, "--resume", "--rounds", "2"]) == 0
     capsys.readouterr()

@@ -3,10 +3,8 @@ the small network is the masked one, and a row tells of the network that was sav
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
@@ -529,21 +527,49 @@ def test_who_goes_on_from_trained_weights_is_shown_pictures_as_never_before(rsst
     assert len(set(seeds)) == ROUNDS
 
 
+def test_who_is_rewound_to_what_came_trained_goes_on_from_that(tmp_path: Path) -> None:
+    run = dense_run(tmp_path / "run")
+    done = experiment(tmp_path / "x", algorithm="imp", rate=0.2, source=run)
+    assert data_seed((done.folder / row_of(done, "imp").model).parent) is not None
+
+
+def test_a_seed_of_one_s_own_is_not_forgotten(tmp_path: Path) -> None:
+    config = settings(loop={"data_seed": 7})
+    assert (
+        data_seed(
+            (tmp_path / "imp" / row_of(experiment(tmp_path / "imp", config, algorithm="imp"), "imp").model).parent
+        )
+        == 7
+    )
+    seeds = []
+    for asked in (config, settings()):
+        done = experiment(tmp_path / f"x{len(seeds)}", asked, algorithm="oneshot")
+        assert data_seed((done.folder / row_of(done, "dense").model).parent) == asked.loop.data_seed
+        seeds.append(data_seed((done.folder / row_of(done, "oneshot").model).parent))
+    assert None not in seeds
+    assert len({*seeds}) == 2
+
+
 def test_who_is_rewound_trains_on_the_same_pictures_again(refill: Experiment, imp: Experiment) -> None:
     for done, name in ((refill, "refill"), (imp, "imp")):
         for number in range(1, ROUNDS + 1):
             assert data_seed((done.folder / row_of(done, name, number).model).parent) is None
 
 
-def test_a_round_that_is_done_lets_go_of_what_its_cut_was_made_from(rsst: Experiment, tmp_path: Path) -> None:
-    let_go = importlib.import_module("vitscope.sparse.rounds.rsst").let_go
-    folder = Path(shutil.copytree(place(rsst, 1, "rsst"), tmp_path / "rsst"))
-    let_go(folder / "growing" / "run")
-    let_go(folder / "growing" / "run")
+def test_a_round_that_is_done_lets_go_of_what_its_cut_was_made_from(tmp_path: Path) -> None:
+    """And is gone on from all the same."""
+    done = experiment(tmp_path / "x", keeps_cuts=False)
+    folder = place(done, 1, "rsst")
     left = {path.name for path in (folder / "growing" / "run").iterdir()}
     assert {"config.yaml", "metrics.jsonl"} <= left
     assert "checkpoints" not in left
     assert (folder / "small" / "run" / "checkpoints" / "last").exists()
+    more = experiment(tmp_path / "x", rounds=2, resume=True, keeps_cuts=False)
+    whole = experiment(tmp_path / "whole", rounds=2)
+    assert [row.test_accuracy for row in more.rows] == [row.test_accuracy for row in whole.rows]
+    assert (
+        weights_in(more.folder / more.rows[-1].model).keys() == weights_in(whole.folder / whole.rows[-1].model).keys()
+    )
 
 
 def test_speeds_of_another_machine_are_not_taken_for_this_one_s(

@@ -48,21 +48,25 @@ def plan(**changes: Any) -> SparseConfig:
     return SparseConfig(**{"rate": 0.4, "score_batches": 10, "timing": "none", **changes})
 
 
-def experiment(out: Path, config: TrainConfig | None = None, *, report: bool = False, **given: Any) -> Experiment:
+def experiment(
+    out: Path, config: TrainConfig | None = None, *, report: bool = False, keeps_cuts: bool = True, **given: Any
+) -> Experiment:
     """Settings of `sparsify` are told from those of SparseConfig by their names. Without `report` none is drawn."""
     own = {name: given.pop(name) for name in ("source", "resume", "overwrite", "stop", "title", "say") if name in given}
     own = {"say": lambda text: None, "stop": StopFlag(), **own}
-    with quickly(report=report):
+    with quickly(report=report, keeps_cuts=keeps_cuts):
         return experiments.sparsify(config or settings(), plan(**given), out=out, **own)
 
 
 @contextlib.contextmanager
-def quickly(*, report: bool = False) -> Iterator[None]:
-    """Runs draw no pictures and wait for no disk: both take longer than they do. What a cut was made from stays."""
+def quickly(*, report: bool = False, keeps_cuts: bool = True) -> Iterator[None]:
+    """Runs draw no pictures and wait for no disk: both take longer than they do. What a cut was made from stays, for
+    those who ask it."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(finish, "_draw", lambda *_: None)
         patched.setattr(os, "fsync", lambda _: None)
-        patched.setattr(importlib.import_module("vitscope.sparse.rounds.rsst"), "let_go", lambda _: None)
+        if keeps_cuts:
+            patched.setattr(importlib.import_module("vitscope.sparse.rounds.rsst"), "let_go", lambda _: None)
         if not report:
             patched.setattr(experiments, "write_report", lambda *_, **__: {})
         yield

@@ -123,7 +123,7 @@ class SparseConfig:
 
     @property
     def rewinds(self) -> bool:
-        """Whether rounds begin with the weights of the rewind point; else they go on from trained ones."""
+        """Whether each round begins with the weights of the rewind point; else with those of the round before."""
         return self.algorithm in ("imp", "refill")
 
     @property

@@ -92,7 +92,7 @@ def _refuse_to_replace(folder: Path, there: set[str], config: TrainConfig, sourc
 
 
 def _refuse_changes(folder: Path, config: TrainConfig, sparse: SparseConfig, source: str | None) -> None:
-    kept, now = to_dict(load_yaml(SparseConfig, folder / SPARSE)), to_dict(sparse)
+    kept, now = (to_dict(one) | {"rank": one.ranks} for one in (load_yaml(SparseConfig, folder / SPARSE), sparse))
     before, after = (dict(_flat(to_dict(one))) for one in (load_yaml(TrainConfig, folder / TRAIN), config))
     other = [f"{key} ({kept[key]} -> {now[key]})" for key in now if key not in MAY_CHANGE and kept[key] != now[key]]
     other += [

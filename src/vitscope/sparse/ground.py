@@ -52,6 +52,8 @@ class Ground:
     folder: Path
     stop: StopFlag
     say: Say
+    is_given: bool = False
+    """Whether the dense network came trained; rounds that rewind go back to that."""
 
     def __post_init__(self) -> None:
         """What settings of training and of rounds cannot do together, before anything is trained."""
@@ -111,9 +113,12 @@ class Ground:
             loader.close()
 
     def data_seed(self, number: int | None) -> int | None:
-        """Of all networks of round `number`. Those that go on from trained weights are shown pictures in an order, and
-        varied, as in no epoch before; rewound ones train as the dense network (None) did, from the same weights."""
-        return None if number is None or self.sparse.rewinds else derive_seed(self.seed, "pictures of round", number)
+        """Of all networks of round `number`. What goes on from trained weights is shown pictures in an order, and
+        varied, as in no epoch before; what goes back to the dense network's (None) first epochs is shown the same as it."""
+        asked = self.config.loop.data_seed
+        if number is None or (self.sparse.rewinds and not self.is_given):
+            return asked
+        return derive_seed(self.seed if asked is None else asked, "pictures of round", number)
 
     def first_model(self) -> VisionModel:
         """The network as a run with these settings would begin with it, on the CPU."""

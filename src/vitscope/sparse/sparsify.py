@@ -91,7 +91,7 @@ def sparsify(
 
         def ground_of(seed: int) -> Ground:
             own = updated(config, loop=updated(config.loop, seed=seed))
-            return Ground(own, sparse, folder / f"seed-{seed}", stop, say)
+            return Ground(own, sparse, folder / f"seed-{seed}", stop, say, is_given=source is not None)
 
         # Before the folder is made: what cannot be done leaves nothing behind.
         _refuse_rewind_into(source, sparse)
