@@ -114,7 +114,7 @@ class Ground:
 
     def data_seed(self, number: int | None) -> int | None:
         """Of all networks of round `number`. What goes on from trained weights is shown pictures in an order, and
-        varied, as in no epoch before; what goes back to the dense network's (None) first epochs is shown the same as it."""
+        varied, as in no epoch before; what goes back to the dense network's (None) beginning is shown what that was."""
         asked = self.config.loop.data_seed
         if number is None or (self.sparse.rewinds and not self.is_given):
             return asked
