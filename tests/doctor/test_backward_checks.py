@@ -15,6 +15,7 @@ from doctor.conftest import CLASSES, small_vit
 from doctor.healthy import PlainViT, healthy, plain_cnn
 from vitscope.doctor.causes import NOTES, cause_for
 from vitscope.doctor.checks import backward
+from vitscope.doctor.checks.backward.moved import moved
 from vitscope.doctor.examination import Report, examine
 from vitscope.doctor.finding import Finding
 from vitscope.doctor.patient import Patient
@@ -121,6 +122,50 @@ def test_an_optimiser_that_was_made_for_another_model(patient: Make) -> None:
         found = only(patient(model, optimizer=torch.optim.AdamW(old.parameters(), 1e-3), pretrained=has_learnt))
         assert (found.cause, found.numbers["given"]) == ("not_in_optimizer", len(list(old.parameters())))
         assert found.confidence > 0.95
+
+
+def master_weights(model: nn.Module, *, are_copied_back: bool) -> dict[str, Any]:
+    """The optimiser holds copies of the weights, as one in fp32 beside a model in halves does."""
+    masters = [one.detach().clone() for one in model.parameters()]
+    optimizer, calls = torch.optim.AdamW(masters, 1e-3), [0]
+
+    def step(images: torch.Tensor, labels: torch.Tensor) -> None:
+        calls[0] += 1
+        model.zero_grad()
+        nn.functional.cross_entropy(model(images), labels).backward()
+        for master, one in zip(masters, model.parameters(), strict=True):
+            master.grad = one.grad
+        if calls[0] > 2:  # a scaler skips the first ones
+            optimizer.step()
+        with torch.no_grad():
+            for master, one in zip(masters, model.parameters(), strict=True):
+                if are_copied_back:
+                    one.copy_(master)
+
+    return {"optimizer": optimizer, "step": step}
+
+
+def test_an_optimiser_of_copies_that_are_given_back_moves_the_model(patient: Make) -> None:
+    model = small_vit()
+    for are_copied_back, expected in ((True, []), (False, ["not_in_optimizer"])):
+        one = patient(model, **master_weights(model, are_copied_back=are_copied_back))
+        before = [weight.detach().clone() for weight in model.parameters()]
+        looked = moved(one)
+        assert [found.cause for found in looked.findings] == expected
+        assert all(torch.equal(weight, kept) for weight, kept in zip(model.parameters(), before, strict=True))
+
+
+def test_what_an_own_step_forgets_is_still_said(patient: Make) -> None:
+    model = healthy("resnet18")
+    optimizer = forgetting(model, "layer3")
+
+    def step(images: torch.Tensor, labels: torch.Tensor) -> None:
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(images), labels).backward()
+        optimizer.step()
+
+    (found,) = moved(patient(model, optimizer=optimizer, step=step)).findings
+    assert found.cause == "not_in_optimizer"
 
 
 def test_a_head_of_zeros_that_is_forgotten_is_not_said_to_cut_off_the_rest(patient: Make) -> None:

@@ -86,6 +86,33 @@ def test_what_is_refused_whatever_its_form_is_not_blamed_on_it(patient: Make) ->
     assert causes(seen(patient, Tensor.int, loss=never)) == []
 
 
+@pytest.mark.parametrize("change", [Tensor.long, Tensor.int])
+def test_a_step_that_fails_once_is_not_blamed_on_the_labels(patient: Make, change: Callable[[Tensor], Tensor]) -> None:
+    model, calls = small_vit(), [0]
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+
+    def step(images: Tensor, labels: Tensor) -> None:
+        calls[0] += 1
+        if calls[0] == 1:
+            raise ConnectionError("connection refused")
+        optimizer.zero_grad()
+        F.cross_entropy(model(images), labels.long()).backward()
+        optimizer.step()
+
+    assert causes(seen(partial(patient, model=model, optimizer=optimizer), change, step=step)) == []
+
+
+def test_a_form_that_changes_nothing_is_not_tried(patient: Make) -> None:
+    asked: list[Tensor] = []
+
+    def never(logits: Tensor, labels: Tensor) -> Tensor:
+        asked.append(labels)
+        raise ValueError("no")
+
+    assert causes(seen(patient, Tensor.long, loss=never)) == []
+    assert [(one.dtype, one.ndim) for one in asked] == [(torch.int64, 1), (torch.float32, 1), (torch.float32, 2)]
+
+
 def found(change: Callable[[Tensor], Tensor], **given: Any) -> tuple[list[Finding], list[str]]:
     model, (images, labels) = small_vit(), pictures()
     optimizer = torch.optim.AdamW(model.parameters(), 1e-3)

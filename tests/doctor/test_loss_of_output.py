@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 import vitscope
 from doctor.conftest import loader_of, pictures, small_vit
-from vitscope.doctor.loss_of_output import LossOfOutput
+from vitscope.doctor.loss_of_output import LossOfOutput, for_logits
 from vitscope.doctor.module_patient import module_patient
 
 PACKED: dict[str, Callable[[Tensor], Any]] = {
@@ -66,3 +66,27 @@ def test_a_loss_with_weights_keeps_them_and_one_that_wants_more_stays_as_it_is()
         return F.cross_entropy(given[0], labels) + given[1].mean()
 
     assert module_patient(Packing("placed"), loader_of(*pictures()), loss=both).loss is both
+
+
+@pytest.mark.parametrize("kind", ["logits", "named"])
+def test_a_loss_that_counts_or_draws_comes_back_as_it_was(kind: str) -> None:
+    class Counting(nn.Module):
+        calls: Tensor
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("calls", torch.zeros(()))
+
+        def forward(self, given: Any, labels: Tensor) -> Tensor:
+            self.calls += 1
+            self.calls = self.calls + torch.rand(())
+            return F.cross_entropy(given.logits if kind == "named" else given, labels)
+
+    loss, model = Counting(), Packing("named")
+    buffer, drawn = loss.calls, torch.get_rng_state()
+    module_patient(model, loader_of(*pictures()), loss=loss)
+    assert loss.calls is buffer
+    assert float(loss.calls) == 0
+    assert torch.equal(torch.get_rng_state(), drawn)
+    for_logits(loss, model(pictures(2)[0]), torch.zeros(2).long())
+    assert torch.equal(torch.get_rng_state(), drawn)

@@ -14,10 +14,11 @@ from torch.optim import Optimizer
 from torch.optim import lr_scheduler as schedulers
 
 from doctor.broken import small_resnet
-from doctor.conftest import small_vit
+from doctor.conftest import pictures, small_vit
 from doctor.seen import causes, notes
 from doctor.test_as_it_came import fingerprint
 from vitscope.doctor.as_it_came import as_it_came
+from vitscope.doctor.checks.backward import CHECKS
 from vitscope.doctor.checks.backward.schedule import schedule
 from vitscope.doctor.finding import Seen
 from vitscope.doctor.patient import Patient
@@ -100,23 +101,160 @@ def test_a_schedule_that_lasts(patient: Make, name: str, epochs: int | None) -> 
     assert looked.measured["watched"] == (EPOCH // 2 if epochs is None else STEPS // 4)
 
 
+class Counting:
+    """Turns a schedule on at every so many calls, and counts them."""
+
+    def __init__(self, schedule: Any, every: int = 1) -> None:
+        self.schedule, self.every, self.calls = schedule, every, 0
+
+    def step(self) -> None:
+        self.calls += 1
+        if self.calls % self.every == 0:
+            self.schedule.step()
+
+
+def counting(make: Schedule, every: int = 1) -> tuple[list[Counting], Schedule]:
+    made: list[Counting] = []
+
+    def counted(optimizer: Optimizer) -> Counting:
+        made.append(Counting(make(optimizer), every))
+        return made[-1]
+
+    return made, counted
+
+
+@pytest.mark.parametrize("name", ["steps", "one cycle, which refuses to go on"])
+def test_the_owners_step_is_taken_a_few_times_only(patient: Make, name: str) -> None:
+    made, make = counting(MADE_FOR_EPOCHS[name])
+    assert causes(seen(patient, make)) == ["schedule_too_fast"]
+    assert made[0].calls == 4
+    assert str(schedule(patient(step=lambda *_: made[0].step())).left_out) == "no_scheduler_found"
+    assert made[0].calls == 4
+
+
 def test_a_schedule_stepped_once_an_epoch(patient: Make) -> None:
     """The owner counts the batches."""
-    counted = [0]
+    made, make = counting(MADE_FOR_EPOCHS["steps"], EPOCH)
+    looked = seen(patient, make)
+    assert (causes(looked), looked.left_out) == ([], "schedule_turned_elsewhere")
+    assert made[0].calls == 8
 
-    def each_epoch(optimizer: Optimizer) -> Any:
-        falls = schedulers.StepLR(optimizer, 20)
 
-        class Counting:
+def test_a_schedule_stepped_at_every_second_batch(patient: Make) -> None:
+    looked = seen(patient, counting(MADE_FOR_EPOCHS["steps"], 2)[1])
+    assert causes(looked) == ["schedule_too_fast"]
+    assert looked.findings[0].numbers["step"] == 80
+    assert causes(seen(patient, counting(SOUND["steps"], 2)[1])) == []
+
+
+def test_schedulers_beside_each_other_and_within_a_chain(patient: Make) -> None:
+    def chained(optimizer: Optimizer) -> Any:
+        parts = [schedulers.ConstantLR(optimizer, 0.5, 3), schedulers.StepLR(optimizer, 20)]
+        return schedulers.ChainedScheduler(parts)
+
+    def beside(optimizer: Optimizer) -> Any:
+        warm, falls = schedulers.LinearLR(optimizer, 0.1, total_iters=5), schedulers.StepLR(optimizer, 20)
+
+        class Both:
             def step(self) -> None:
-                counted[0] += 1
-                if counted[0] % EPOCH == 0:
-                    falls.step()
+                warm.step()
+                falls.step()
 
-        return Counting()
+        return Both()
 
-    assert causes(seen(patient, each_epoch)) == []
-    assert counted[0] == STEPS // 4 - 1
+    for make in (chained, beside):
+        looked = seen(patient, make)
+        assert causes(looked) == ["schedule_too_fast"]
+        assert looked.findings[0].numbers["step"] == 40
+
+
+@pytest.mark.parametrize("first", [620, 3050])
+def test_a_warm_restart_long_after_the_rate_is_gone(patient: Make, first: int) -> None:
+    looked = seen(patient, lambda one: schedulers.CosineAnnealingWarmRestarts(one, first), epochs=3200)
+    assert (causes(looked), notes(looked)) == ([], ["rate_goes_round"])
+    assert looked.measured["watched"] > 2 * first
+
+
+def test_a_rate_that_is_not_the_schedules_count_alone_is_left_out(patient: Make) -> None:
+    drawn = iter(range(100))
+    looked = seen(patient, lambda one: schedulers.LambdaLR(one, lambda _: 0.7 ** next(drawn)))
+    assert (causes(looked), looked.left_out) == ([], "schedule_not_repeated")
+    assert next(drawn) < 12
+
+    def scaled(optimizer: Optimizer) -> Any:
+        falls = schedulers.ExponentialLR(optimizer, 0.95)
+
+        class Scaling:
+            def step(self) -> None:
+                falls.step()
+                optimizer.param_groups[0]["lr"] = 1e-3 / (1 + falls.last_epoch)
+
+        return Scaling()
+
+    assert seen(patient, scaled).left_out == "schedule_not_repeated"
+
+
+def test_without_the_epochs_a_rate_that_is_gone_is_a_note_that_asks_for_them(patient: Make) -> None:
+    images, labels = pictures(1024)
+    for make in (
+        lambda optimizer: schedulers.LinearLR(optimizer, 1.0, 0.0, total_iters=12),  # a budget of 12 steps
+        lambda optimizer: schedulers.CosineAnnealingLR(optimizer, 12),
+        lambda optimizer: schedulers.CosineAnnealingLR(optimizer, 6),
+    ):
+        looked = seen(patient, make, images=images, labels=labels, epochs=None)
+        assert (causes(looked), notes(looked)) == ([], ["rate_gone_within_epoch"])
+
+
+class EndsError(Exception):
+    pass
+
+
+def test_a_step_that_ends_after_some_calls_is_no_failure(patient: Make) -> None:
+    made, make = counting(MADE_FOR_EPOCHS["steps"])
+    one = scheduled(patient, make)
+    assert one.make_trainer is not None
+    own = one.make_trainer().own_step  # pyright: ignore[reportAttributeAccessIssue]
+
+    def step(images: Tensor, labels: Tensor) -> Tensor:
+        if made[0].calls >= 3:
+            raise EndsError
+        return own(images, labels)
+
+    ending = patient(one.model, optimizer=one.optimizer, step=step, epochs=EPOCHS)
+    assert causes(schedule(ending)) == ["schedule_too_fast"]
+    with pytest.raises(EndsError):
+        schedule(ending)  # its very first call
+
+
+def test_it_is_asked_last(patient: Make) -> None:
+    assert CHECKS[-1].ask is schedule
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_sgd_near_its_end(patient: Make, momentum: float) -> None:
+    """Without momentum its state is empty, with momentum it counts nothing: the schedule does."""
+    model = small_resnet()
+    optimizer = torch.optim.SGD(model.parameters(), 1e-3, momentum=momentum)
+    turn = schedulers.CosineAnnealingLR(optimizer, STEPS).step
+    one = patient(model, optimizer=optimizer, step=stepping(model, optimizer, turn), epochs=EPOCHS)
+    optimizer.step()  # before the schedule, or torch warns
+    for _ in range(STEPS - 20):
+        turn()
+    assert causes(schedule(one)) == []
+    assert schedule(one).left_out == "training_has_begun"
+    assert one.make_trainer is not None
+    one.make_trainer().step(*one.sample(8))
+    assert causes(schedule(one)) == []
+    assert schedule(one).left_out == "training_has_begun"
+
+
+def test_momentum_that_came_with_a_new_schedule_is_a_training_of_unknown_length(patient: Make) -> None:
+    model = small_resnet()
+    optimizer = torch.optim.SGD(model.parameters(), 1e-3, momentum=0.9)
+    stepping(model, optimizer, lambda: None)(*patient().sample(8))
+    turn = MADE_FOR_EPOCHS["steps"](optimizer).step
+    one = patient(model, optimizer=optimizer, step=stepping(model, optimizer, turn), epochs=EPOCHS)
+    assert schedule(one).left_out == "training_has_begun"
 
 
 def test_a_half_wave_that_goes_on_is_likely_and_cycles_on_purpose_are_a_note(patient: Make) -> None:
@@ -215,7 +353,7 @@ def test_schedulers_are_given_back_as_they_came(patient: Make, name: str) -> Non
         assert [str(held.state_dict()) for held in one.schedulers] != before
     assert [str(held.state_dict()) for held in one.schedulers] == before
     assert fingerprint(one) == whole
-    assert "forward" not in vars(one.model)
+    assert "_opt_called" not in vars(one.optimizer)
 
 
 def test_a_scheduler_of_another_optimiser_is_not_ours(patient: Make) -> None:

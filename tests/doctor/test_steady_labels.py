@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from doctor.seen import causes
 from vitscope.doctor.checks.data.steady_labels import steady_labels
 from vitscope.doctor.finding import Seen
 from vitscope.doctor.module_patient import module_patient
+from vitscope.doctor.thresholds.whole import SURE_ENOUGH
 
 Read = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
 
@@ -81,12 +83,41 @@ def seen(read: Read) -> Seen:
     return steady_labels(module_patient(small_vit(), DataLoader(Rows(read), 32, shuffle=True)))
 
 
-@pytest.mark.parametrize("read", [plain_drawn, varied_drawn])
-def test_labels_drawn_at_each_reading(read: Read) -> None:
-    looked = seen(read)
+def test_labels_drawn_at_each_reading() -> None:
+    looked = seen(plain_drawn)
     assert causes(looked) == ["labels_change"]
     assert looked.findings[0].numbers["share"] > 0.5
     assert looked.findings[0].ends
+
+
+def test_labels_drawn_for_varied_pictures_are_possible_only() -> None:
+    looked = seen(varied_drawn)
+    assert causes(looked) == ["labels_change"]
+    assert looked.findings[0].confidence < SURE_ENOUGH
+    assert not looked.findings[0].ends
+
+
+def turned(images: Tensor, labels: Tensor, number: int, *, ways: int) -> tuple[Tensor, Tensor]:
+    """The class is how the picture was turned, as in learning without labels."""
+    way = any_of(ways)
+    return images[number].rot90(way, (1, 2)), torch.tensor(way)
+
+
+@pytest.mark.parametrize("ways", [2, 3, 4])
+def test_a_class_that_is_how_the_picture_was_turned(ways: int) -> None:
+    looked = seen(partial(turned, ways=ways))
+    assert (causes(looked), looked.left_out) == ([], "labels_follow_pixels")
+    assert looked.measured["changed"] > 32
+
+
+def test_a_class_that_is_how_a_varied_picture_was_turned_ends_nothing() -> None:
+    def both(images: Tensor, labels: Tensor, number: int) -> tuple[Tensor, Tensor]:
+        image, way = turned(images, labels, number, ways=4)
+        return image + 0.01 * torch.randn(3, 16, 16), way
+
+    (found,) = seen(both).findings
+    assert found.confidence < SURE_ENOUGH
+    assert not found.ends
 
 
 @pytest.mark.parametrize("read", [plain, varied_right])

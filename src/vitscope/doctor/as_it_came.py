@@ -115,6 +115,8 @@ class _KeptOptimizer:
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         self.optimizer = optimizer
+        self.has_stepped = "_opt_called" in vars(optimizer)
+        """As torch's schedulers note it: they warn where they are turned on before."""
         self.state = {one: _copied(held) for one, held in optimizer.state.items()}
         self.groups = [
             _copied({key: value for key, value in group.items() if key != "params"}) for group in optimizer.param_groups
@@ -122,6 +124,8 @@ class _KeptOptimizer:
 
     @torch.no_grad()
     def put_back(self) -> None:
+        if not self.has_stepped:
+            vars(self.optimizer).pop("_opt_called", None)
         self.optimizer.state.clear()  # what the first step made was not there before
         self.optimizer.state.update({one: _given_back(held) for one, held in self.state.items()})
         del self.optimizer.param_groups[len(self.groups) :]

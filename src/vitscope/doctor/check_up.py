@@ -41,10 +41,11 @@ def check_up(
     more can be found: without an optimiser nothing can be said of it. `loss(logits, labels)` is given the logits, or,
     where it wants the model's answer, an object with them.
 
-    `step(images, labels)` is your training step, update included; `evaluate()` your evaluation; `evaluated` the module
-    it evaluates, where that is a running mean of the weights; `pretrained` says that the weights have learnt before,
-    and may be frozen on purpose. What was compiled is examined uncompiled. `quick` leaves the dear checks out, `only`
-    all but those of these names or stages.
+    `step(images, labels)` is your training step, update included. It is called about 30 times where `quick`, else 80,
+    and more where something is looked for; its own counters, files and logs see every call. `evaluate()` is your
+    evaluation, `evaluated` the module it evaluates, where that is a running mean of the weights; `pretrained` says
+    that the weights have learnt before, and may be frozen on purpose. What was compiled is examined uncompiled.
+    `quick` leaves the dear checks out, `only` all but those of these names or stages.
 
     print(report) shows what was found; report.verdict, report.findings, report.as_json(), report.save_page(path)."""
     patient = module_patient(

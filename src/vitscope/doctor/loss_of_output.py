@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from types import SimpleNamespace
 from typing import Any
 
 from torch import Tensor, nn
 
+from vitscope.core.seed import preserved_rng
+from vitscope.doctor.as_it_came import module_as_it_came
 from vitscope.doctor.patient import Loss, as_logits
 
 
@@ -31,10 +34,12 @@ def for_logits(loss: Loss, output: Any, labels: Tensor) -> Loss:
 
 
 def _takes(loss: Loss, output: Any, labels: Tensor) -> bool:
-    try:
-        loss(as_logits(output), labels)
-    except Exception:  # the owner's code may raise anything
-        return False
+    kept = module_as_it_came(loss) if isinstance(loss, nn.Module) else contextlib.nullcontext()
+    with kept, preserved_rng():
+        try:
+            loss(as_logits(output), labels)
+        except Exception:  # the owner's code may raise anything
+            return False
     return True
 
 

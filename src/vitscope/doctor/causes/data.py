@@ -105,6 +105,13 @@ LEFT_OUT: tuple[Remark, ...] = (
         ),
     ),
     Remark(
+        name="labels_follow_pixels",
+        text=Text(
+            "Labels change only where the picture is varied: they may tell how it was.",
+            "只有图像被变换时标签才改变：标签可能描述的正是这种变换。",
+        ),
+    ),
+    Remark(
         name="no_validation_part",
         text=Text("There are no validation pictures to compare with.", "没有验证图像可供比较。"),
     ),

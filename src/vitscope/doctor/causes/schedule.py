@@ -10,8 +10,9 @@ _TOO_FAST = Cause(
     name="schedule_too_fast",
     title=Text("The learning rate is gone long before training is over", "训练远未结束，学习率就已降到接近零"),
     evidence=Text(
-        "The learning rate falls from {top:.2g} to {rate:.1g} by step {step}; an epoch alone has {steps} steps.",
-        "学习率到第 {step} 步时就从 {top:.2g} 降到 {rate:.1g}；而仅一轮就有 {steps} 步。",
+        "The learning rate falls from {top:.2g} to {rate:.1g} by step {step}; an epoch has {steps} steps, and training "
+        "{epochs} epochs.",
+        "学习率到第 {step} 步时就从 {top:.2g} 降到 {rate:.1g}；而一轮有 {steps} 步，共训练 {epochs} 轮。",
     ),
     cost=Text("Whatever training comes after that changes nothing.", "此后的训练几乎不再改变模型。"),
     action=Text(
@@ -34,14 +35,6 @@ CAUSES: tuple[Cause, ...] = (
             "学习率反复起伏而不是只降一次：模型始终无法稳定收敛。",
         ),
     ),
-    replace(
-        _TOO_FAST,
-        evidence=Text(
-            "The learning rate falls from {top:.2g} to {rate:.1g} by step {step}; an epoch has {steps} steps, and training "
-            "{epochs} epochs.",
-            "学习率到第 {step} 步时就从 {top:.2g} 降到 {rate:.1g}；而一轮有 {steps} 步，共训练 {epochs} 轮。",
-        ),
-    ),
     _TOO_FAST,
 )
 
@@ -53,6 +46,14 @@ NOTES: tuple[Remark, ...] = (
             "学习率来回起伏：到第 {step} 步时从 {top:.2g} 降到 {rate:.1g}，之后又回升。",
         ),
     ),
+    Remark(
+        name="rate_gone_within_epoch",
+        text=Text(
+            "The learning rate falls from {top:.2g} to {rate:.1g} by step {step} of an epoch's {steps}. Give epochs= to know "
+            "whether that is too early.",
+            "学习率在一轮 {steps} 步中的第 {step} 步就从 {top:.2g} 降到 {rate:.1g}。给出 epochs= 才能判断是否过早。",
+        ),
+    ),
 )
 
 LEFT_OUT: tuple[Remark, ...] = (
@@ -60,6 +61,27 @@ LEFT_OUT: tuple[Remark, ...] = (
         name="no_schedule_to_see",
         text=Text(
             "No step of your own was given, which could hold a schedule.", "没有给出自己的训练步，看不到调度器。"
+        ),
+    ),
+    Remark(
+        name="no_scheduler_found",
+        text=Text(
+            "No torch scheduler of this optimiser was found; one written by hand cannot be asked what comes later.",
+            "没有找到该优化器的 torch 调度器；手写的调度无法预知后续学习率。",
+        ),
+    ),
+    Remark(
+        name="schedule_turned_elsewhere",
+        text=Text(
+            "Your step does not turn the scheduler on evenly, call by call: it may be stepped once an epoch.",
+            "训练步并非每次调用都均匀地推进调度器：它可能每轮才推进一次。",
+        ),
+    ),
+    Remark(
+        name="schedule_not_repeated",
+        text=Text(
+            "Asked again, the scheduler gives other rates than in your step: more than its own count decides them.",
+            "再次询问时，调度器给出的学习率与训练步中的不同：它不只取决于调度器自身的计数。",
         ),
     ),
     Remark(

@@ -84,6 +84,9 @@ EARLY_SHARE_OF_EPOCH = 0.5
 """Of an epoch, where nothing says that there is more than one: a half wave over it is at 0.5 of its top there."""
 RATE_BACK = 0.5
 """Of the top: a rate that comes back so far goes round."""
-SCHEDULE_STEPS, SCHEDULE_SECONDS = 600, 3.0
-"""Watched at most, the longest time included: schedules for up to 600 epochs. A step without the model's pass takes
-1 ms, and more where a mean of the weights is kept."""
+SCHEDULE_TURNS = 3000
+"""Asked of a schedule before its rate counts as lasting: one made for up to 3,000 epochs. A turn takes 4 us, and
+16 with 30 groups."""
+TURNING_CALLS, STEP_CALLS = 4, 8
+"""Calls of the owner's step that turn the schedule on until it is known how, and calls at most: gradients collected
+over four batches are seen, and a schedule stepped once an epoch of eight is not taken for one that each turns on."""

@@ -24,7 +24,7 @@ CHECKS: tuple[Check, ...] = (
     Check("step_gradient", "backward", step_gradient),
     Check("gradient_zeroed", "backward", zeroed),
     Check("step_mode", "backward", step_mode),
-    Check("schedule", "backward", schedule),
     Check("step_size", "backward", step_size),
     Check("fp16_gradients", "backward", half),
+    Check("schedule", "backward", schedule),
 )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import torch
+
 from vitscope.doctor.anatomy import looks_trained, norm_weights
+from vitscope.doctor.as_it_came import as_it_came
 from vitscope.doctor.calls import classifier_of
 from vitscope.doctor.checks.backward.reach import names_and_share
 from vitscope.doctor.finding import Finding, Note, Seen
 from vitscope.doctor.modes import train_without_chance
-from vitscope.doctor.one_step import mean_gradient
-from vitscope.doctor.patient import Patient
+from vitscope.doctor.one_step import PATIENCE, mean_gradient, step_batch
+from vitscope.doctor.patient import Patient, Trainer, has_own_step
 from vitscope.doctor.thresholds.backward import FORGOTTEN_SHARE, STILL_SHARE
 from vitscope.doctor.thresholds.forward import FORWARD_PICTURES
 
@@ -17,13 +20,18 @@ def moved(patient: Patient) -> Seen:
     if patient.make_trainer is None:
         return Seen(left_out="no_optimizer")
     parameters = dict(patient.model.named_parameters())
-    held = patient.make_trainer().moved
+    trainer = patient.make_trainer()
+    held, given = trainer.moved, _of_another_model(patient)
+    if has_own_step(trainer) and any(one.requires_grad and name not in held for name, one in parameters.items()):
+        # Copies of the weights may be what its optimiser holds (in fp32, of a model in halves).
+        moves = _moved_by_step(patient, trainer)
+        held, given = held | moves, None if moves else given
     still = [name for name, one in parameters.items() if not one.requires_grad or name not in held]
     forgotten = [name for name in still if parameters[name].requires_grad]
     total = sum(one.numel() for one in parameters.values())
     share = sum(parameters[name].numel() for name in still) / max(total, 1)
     seen = Seen(measured={"still": len(still), "share": share, "forgotten": len(forgotten)})
-    if (given := _of_another_model(patient)) is not None:
+    if given is not None:
         told = {**names_and_share(patient, still), "given": given}
         seen.findings.append(Finding("not_in_optimizer", 0.97, told, ends=True))
         return seen
@@ -50,6 +58,20 @@ def moved(patient: Patient) -> Seen:
         else:
             seen.notes.append(Note("some_not_in_optimizer", told))
     return seen
+
+
+def _moved_by_step(patient: Patient, trainer: Trainer) -> frozenset[str]:
+    """Weights that the owner's step changes, taken until it changes any; as the schedule begins it may not."""
+    parameters = dict(patient.model.named_parameters())
+    before = {name: one.detach().clone() for name, one in parameters.items()}
+    with as_it_came(patient):
+        trainer.hold_lr(trainer.lr)
+        batch = step_batch(patient, trainer)
+        for _ in range(PATIENCE):
+            trainer.step(*batch)
+            if moves := frozenset(name for name, one in parameters.items() if not torch.equal(one, before[name])):
+                return moves
+    return frozenset()
 
 
 def _of_another_model(patient: Patient) -> int | None:

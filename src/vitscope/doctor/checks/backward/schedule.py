@@ -1,34 +1,30 @@
 """Does the learning rate last for the training? A schedule made for epochs and stepped for each batch is over within
 the first of them.
 
-The owner's step is taken again and again and the rate is read before each. What the model computes has no part in
-that, so it is computed once and then answered from memory: hundreds of steps take less than a second.
+A few calls of the owner's step tell how often it turns torch's schedulers on. The schedulers themselves then tell the
+rates that come.
 """
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import time
-from collections.abc import Generator, Iterator
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
+from vitscope.doctor.as_it_came import as_it_came
 from vitscope.doctor.finding import Finding, Note, Seen
-from vitscope.doctor.one_step import step_batch
-from vitscope.doctor.patient import Facts, Patient, Trainer, has_own_step
+from vitscope.doctor.patient import Facts, Patient, has_own_step
 from vitscope.doctor.picture import Line, Picture
 from vitscope.doctor.thresholds.backward import (
     EARLY_SHARE,
     EARLY_SHARE_OF_EPOCH,
     RATE_BACK,
     RATE_GONE,
-    SCHEDULE_SECONDS,
-    SCHEDULE_STEPS,
+    SCHEDULE_TURNS,
 )
+from vitscope.doctor.turning import Turning, turning_of
 
 
 def schedule(patient: Patient) -> Seen:
@@ -37,31 +33,46 @@ def schedule(patient: Patient) -> Seen:
     trainer = patient.make_trainer()
     if not has_own_step(trainer) or patient.optimizer is None:
         return Seen() if patient.settings is not None else Seen(left_out="no_schedule_to_see")
+    if not patient.schedulers:
+        return Seen(left_out="no_scheduler_found")
     if any(isinstance(one, ReduceLROnPlateau) for one in patient.schedulers):
         return Seen(left_out="schedule_follows_loss")
-    taken, early = _taken(patient.optimizer), _early(patient.facts)
-    if taken is None or early is None:
-        return Seen(left_out="length_unknown" if taken is not None else "training_has_begun")
-    if taken >= early:
+    early = _early(patient.facts)
+    if early is None:
+        return Seen(left_out="length_unknown")
+    with as_it_came(patient):
+        turning = turning_of(patient, trainer)
+    if turning is None:
+        return Seen(left_out="schedule_turned_elsewhere")
+    taken = _taken(patient.optimizer, turning)
+    if taken is None or taken >= early:
         return Seen(left_out="training_has_begun")
-    rates, top, gone = _watched(patient, trainer, early - taken, known=trainer.lr if taken else 0.0)
-    seen = Seen(measured={"watched": len(rates), "top": top, "last": rates[-1]})
-    if gone is None:
-        return seen
-    steps = patient.facts.steps_per_epoch or 0
-    numbers = {"top": top, "rate": rates[gone], "step": taken + gone, "steps": steps}
-    numbers |= {"epochs": patient.facts.epochs} if patient.facts.epochs else {}
-    lines = [Line("learning rate", list(range(taken, taken + len(rates))), rates)]
-    picture = Picture("Learning rate in your step", "step", "learning rate", lines, mark=taken + gone)
-    if max(rates[gone:]) < RATE_BACK * top:
-        sure = 0.93 if patient.facts.epochs else 0.8
-        seen.findings.append(Finding("schedule_too_fast", sure, numbers, picture=picture))
-    elif _glides(rates, top) and gone < steps:
-        # The mean rate is half of the top: such a network learns, but never comes to rest.
-        seen.findings.append(Finding("schedule_too_fast", 0.6, numbers | {"back": max(rates[gone:])}, picture=picture))
-    else:
-        seen.notes.append(Note("rate_goes_round", {"top": top, "rate": rates[gone], "step": taken + gone}))
+    watched = _watched(patient, turning, -((taken - early) // turning.every), known=trainer.lr if taken else 0.0)
+    if watched is None:
+        return Seen(left_out="schedule_not_repeated")
+    rates, top, gone = watched
+    seen = Seen(measured={"watched": len(rates), "every": turning.every, "top": top, "last": rates[-1]})
+    if gone is not None:
+        steps = [taken + turning.every * turn for turn in range(len(rates))]
+        _judge(seen, patient.facts, steps, rates, top, gone)
     return seen
+
+
+def _judge(seen: Seen, facts: Facts, steps: list[int], rates: list[float], top: float, gone: int) -> None:
+    numbers = {"top": top, "rate": rates[gone], "step": steps[gone], "steps": facts.steps_per_epoch or 0}
+    lines = [Line("learning rate", steps, rates)]
+    picture = Picture("Learning rate in your step", "step", "learning rate", lines, mark=steps[gone])
+    is_back = max(rates[gone:]) >= RATE_BACK * top
+    if is_back and not (_glides(rates, top) and steps[gone] - steps[0] < numbers["steps"]):
+        seen.notes.append(Note("rate_goes_round", {name: numbers[name] for name in ("top", "rate", "step")}))
+    elif facts.epochs is None:  # one epoch may be all of it, and may be cut short
+        seen.notes.append(Note("rate_gone_within_epoch", numbers))
+    elif is_back:
+        # The mean rate is half of the top: such a network learns, but never comes to rest.
+        numbers |= {"epochs": facts.epochs, "back": max(rates[gone:])}
+        seen.findings.append(Finding("schedule_too_fast", 0.6, numbers, picture=picture))
+    else:
+        seen.findings.append(Finding("schedule_too_fast", 0.93, numbers | {"epochs": facts.epochs}, picture=picture))
 
 
 def _early(facts: Facts) -> int | None:
@@ -73,50 +84,34 @@ def _early(facts: Facts) -> int | None:
     return int(EARLY_SHARE * facts.steps_per_epoch * facts.epochs)
 
 
-def _taken(optimizer: torch.optim.Optimizer) -> int | None:
-    """Steps of training before the examination; None where some were taken and the optimiser does not count."""
-    if not optimizer.state:
-        return 0
+def _taken(optimizer: torch.optim.Optimizer, turning: Turning) -> int | None:
+    """Steps of training before the examination, as the optimiser or the schedule counts them; None where some were
+    taken and neither does."""
     counts = [one["step"] for one in optimizer.state.values() if isinstance(one.get("step"), int | float | Tensor)]
-    return int(max(counts)) if counts else None
+    if optimizer.state and not counts and not turning.calls:
+        return None
+    return int(max([turning.calls, *counts]))
 
 
-def _watched(patient: Patient, trainer: Trainer, early: int, *, known: float) -> tuple[list[float], float, int | None]:
+def _watched(
+    patient: Patient, turning: Turning, early: int, *, known: float
+) -> tuple[list[float], float, int | None] | None:
     """The rates, the top until the rate was gone, and when that was. It is then watched for as long again and longer:
-    it may come back. `known` was the top before, which says nothing where the rate rises to it anew."""
-    rates, top, gone = list[float](), 0.0, None
-    with contextlib.closing(_rates(patient, trainer)) as coming:
-        for rate in itertools.islice(coming, SCHEDULE_STEPS):
-            rates.append(rate)
-            if gone is None:
-                top = max(top, rate, known if len(rates) > 1 and rate <= rates[0] else 0.0)
-                gone = len(rates) - 1 if rate <= RATE_GONE * top and top > 0 else None
-            if len(rates) >= (early if gone is None else 3 * max(gone, early // 4)):
-                break
+    it may come back. `known` was the top before, which says nothing where the rate rises to it anew. None where the
+    schedulers do not give the rates that the step had."""
+    coming = turning.coming(patient)
+    begun = list(itertools.islice(coming, 1 + len(turning.rates)))
+    if begun[1:] != turning.rates:
+        return None
+    rates, top, gone, early = list[float](), 0.0, None, min(early, SCHEDULE_TURNS)
+    for rate in itertools.chain(begun, coming):
+        rates.append(rate)
+        if gone is None:
+            top = max(top, rate, known if len(rates) > 1 and rate <= rates[0] else 0.0)
+            gone = len(rates) - 1 if rate <= RATE_GONE * top and top > 0 else None
+        if len(rates) >= (early if gone is None else 3 * max(gone, early // 4)):
+            break
     return rates, top, gone
-
-
-def _rates(patient: Patient, trainer: Trainer) -> Generator[float]:
-    """The largest of the groups, before each step. A schedule that is over may refuse to go on."""
-    groups = [] if patient.optimizer is None else patient.optimizer.param_groups
-    images, labels = step_batch(patient, trainer)
-    began = time.perf_counter()
-    with contextlib.ExitStack() as memory:
-        memory.enter_context(_from_memory(patient.model))
-        for number in itertools.count():
-            yield max(float(group["lr"]) for group in groups)
-            if time.perf_counter() - began > SCHEDULE_SECONDS:
-                return
-            try:
-                trainer.step(images, labels)
-            except Exception:  # the step may want what the pass leaves beside: then it has to be computed
-                memory.close()
-                try:
-                    trainer.step(images, labels)
-                except ValueError:
-                    if not number:
-                        raise
-                    return
 
 
 def _glides(rates: list[float], top: float) -> bool:
@@ -124,30 +119,3 @@ def _glides(rates: list[float], top: float) -> bool:
     it was made for. Cycles on purpose begin low, or jump back to the top."""
     jumps = (after - before for before, after in itertools.pairwise(rates))
     return rates[0] >= RATE_BACK * top and max(jumps) < RATE_BACK * top
-
-
-@contextlib.contextmanager
-def _from_memory(model: nn.Module) -> Iterator[None]:
-    """Pictures of a shape are answered as the first of that shape, with no gradient but nought. Answers that are more
-    than logits are computed."""
-    compute, known = model.forward, dict[Any, Tensor]()
-    weight = min((one for one in model.parameters() if one.requires_grad), key=Tensor.numel, default=None)
-
-    def answer(*given: Any, **named: Any) -> Any:
-        shape = given[0].shape if given and isinstance(given[0], Tensor) else None
-        if shape in known and weight is not None:
-            return known[shape] + 0 * weight.sum().to(known[shape])
-        gave = compute(*given, **named)
-        if shape is not None and isinstance(gave, Tensor):
-            known[shape] = gave.detach().clone()
-        return gave
-
-    was = vars(model).get("forward")
-    model.forward = answer
-    try:
-        yield
-    finally:
-        if was is None:
-            del model.forward
-        else:
-            model.forward = was

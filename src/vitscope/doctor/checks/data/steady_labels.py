@@ -1,7 +1,8 @@
 """Does a picture keep its label? Read twice by its number, or met in two passes, it is the same class each time.
 
 Training may vary a picture, or give another one for the same number on purpose. So only those count that are known
-again: of all that were read the first time, the picture itself is among the likest.
+again: of all that were read the first time, the picture itself is among the likest. The class may be how it was varied
+(a picture turned, and by how much), so only the same pixels with another class are proof.
 """
 
 from __future__ import annotations
@@ -25,47 +26,63 @@ from vitscope.doctor.thresholds.data import (
     LEAST_KNOWN_AGAIN,
 )
 
+Pairs = list[tuple[float, float]]
+"""Of one picture, the label of each reading."""
+
 
 def steady_labels(patient: Patient) -> Seen:
     if patient.settings is not None:
         return Seen()  # labels are read once, when the data are opened
     if not glance(patient).has_classes or bool((glance(patient).share < 1).any()):
         return Seen(left_out="labels_are_no_classes")
-    pairs = _by_pass(patient) if patient.rows is None else _by_number(patient.rows)
-    if len(pairs) < LEAST_KNOWN_AGAIN:
+    same, varied = (_by_pass(patient), []) if patient.rows is None else _by_number(patient.rows)
+    if max(len(same), len(varied)) < LEAST_KNOWN_AGAIN:
         return Seen(left_out="labels_not_read_again")
-    changed = sum(before != after for before, after in pairs)
-    seen = Seen(measured={"read": len(pairs), "changed": changed})
-    if changed >= LABELS_CHANGED * len(pairs):
-        numbers = {"changed": changed, "pictures": len(pairs), "share": changed / len(pairs)}
-        seen.findings.append(Finding("labels_change", 0.96, numbers, ends=changed >= len(pairs) / 2))
+    changed, changed_with_pixels = _changed(same), _changed(varied)
+    seen = Seen(measured={"read": len(same) + len(varied), "changed": changed + changed_with_pixels})
+    if len(same) >= LEAST_KNOWN_AGAIN and changed >= LABELS_CHANGED * len(same):
+        seen.findings.append(_finding(0.96, changed, len(same), ends=changed >= len(same) / 2))
+    elif len(varied) >= LEAST_KNOWN_AGAIN and changed_with_pixels >= LABELS_CHANGED * len(varied):
+        if len(same) >= LEAST_KNOWN_AGAIN and not changed:
+            seen.left_out = "labels_follow_pixels"
+        else:
+            seen.findings.append(_finding(0.45, changed_with_pixels, len(varied), ends=False))
     return seen
 
 
-def _by_number(rows: Any) -> list[tuple[float, float]]:
-    """Labels of the same rows, read twice, of those whose picture is known again."""
+def _changed(pairs: Pairs) -> int:
+    return sum(before != after for before, after in pairs)
+
+
+def _finding(sure: float, changed: int, read: int, *, ends: bool) -> Finding:
+    numbers = {"changed": changed, "pictures": read, "share": changed / read}
+    return Finding("labels_change", sure, numbers, ends=ends)
+
+
+def _by_number(rows: Any) -> tuple[Pairs, Pairs]:
+    """Labels of the same rows, read twice: of those with the same pixels, and of others that are known again."""
     numbers = torch.linspace(0, len(rows) - 1, min(LABELS_READ, len(rows))).long().unique().tolist()
-    began, images, labels = time.perf_counter(), ([], []), ([], [])
+    began, same, traits, pairs = time.perf_counter(), list[bool](), ([], []), list[tuple[float, float]]()
     for number in numbers:
-        read = [_row(rows[number]) for _ in range(2)]
-        if None in read or time.perf_counter() - began > LABELS_SECONDS:
+        first, again = (_row(rows[number]) for _ in range(2))
+        if first is None or again is None or time.perf_counter() - began > LABELS_SECONDS:
             break
-        for place, one in enumerate(read):
-            if one is not None:
-                images[place].append(_traits(one[0]))
-                labels[place].append(one[1])
-    if len(labels[0]) < LEAST_KNOWN_AGAIN:
-        return []
-    first, again = (torch.stack(some) for some in images)
+        same.append(torch.equal(first[0], again[0]))
+        for place, (image, _) in zip(traits, (first, again), strict=True):
+            place.append(_traits(image))
+        pairs.append((first[1], again[1]))
+    if len(pairs) < LEAST_KNOWN_AGAIN:
+        return [], []
+    first, again = (torch.stack(some) for some in traits)
     scale = first.std(0).clamp(min=1e-6)
     apart = torch.cdist(again / scale, first / scale)
-    rank = (apart < apart.diagonal()[:, None]).double().mean(1)
-    known = (rank < KNOWN_RANK).tolist()
-    pairs = [pair for pair, is_known in zip(zip(*labels, strict=True), known, strict=True) if is_known]
-    return pairs if len(pairs) >= KNOWN_AGAIN * len(known) else []
+    known = (apart < apart.diagonal()[:, None]).double().mean(1) < KNOWN_RANK
+    is_known = known.tolist() if float(known.double().mean()) >= KNOWN_AGAIN else [False] * len(pairs)
+    varied = [pair for pair, is_same, knows in zip(pairs, same, is_known, strict=True) if knows and not is_same]
+    return [pair for pair, is_same in zip(pairs, same, strict=True) if is_same], varied
 
 
-def _by_pass(patient: Patient) -> list[tuple[float, float]]:
+def _by_pass(patient: Patient) -> Pairs:
     """Of pictures that are there once in one pass and come again in another, pixel for pixel."""
     first, again = glance(patient), look(patient.train, most=LABELS_READ, seconds=LABELS_SECONDS)
     counts = Counter(first.prints)

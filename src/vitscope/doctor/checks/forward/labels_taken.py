@@ -31,13 +31,19 @@ def labels_taken(patient: Patient) -> Seen:
     message = _refusal(take, labels)
     if message is None:
         return seen
-    fitting = (form for form in FORMS if labels.ndim > 1 or ".squeeze" not in form)
+    fitting = (form for form in FORMS if (labels.ndim > 1 or ".squeeze" not in form) and _differs(form, labels))
     right = next((form for form in fitting if _refusal(take, FORMS[form](labels)) is None), None)
-    if right is not None:  # else it is not their form that is refused
+    # Else it is not their form that is refused; nor is it where they are taken now, as by a step that failed once.
+    if right is not None and (message := _refusal(take, labels)) is not None:
         numbers = {"dtype": _named(labels), "shape": tuple(labels.shape), "message": message, "form": right}
         is_seen_through = not labels.is_floating_point()
         seen.findings.append(Finding("labels_not_taken", 0.97, numbers, ends=not is_seen_through))
     return seen
+
+
+def _differs(form: str, labels: Tensor) -> bool:
+    formed = FORMS[form](labels)
+    return (formed.dtype, formed.shape) != (labels.dtype, labels.shape)
 
 
 def _taker(patient: Patient, images: Tensor) -> Callable[[Tensor], object]:
