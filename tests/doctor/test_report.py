@@ -301,6 +301,16 @@ def test_curves_and_levels_are_in_the_drawing() -> None:
     assert as_svg(CURVE).count("0.001") == 1  # no formula
 
 
+def test_a_level_is_drawn_as_one_and_not_its_last_digits() -> None:
+    def rms(*sizes: float) -> set[str]:
+        drawn = as_svg(Picture("sizes", "layer", "rms", [Line("rms", [0, 1, 2], sizes)]))
+        return set(re.findall(r">([^<>\n]+)</text>", drawn))
+
+    assert {"0.950", "1.000", "1.050"} <= rms(0.9999996, 0.9999999, 0.9999998)
+    assert not any("e" in text for text in rms(0.9999996, 0.9999999, 0.9999998) - {"layer"})
+    assert {"1.0", "2.0"} <= rms(1.0, 1.5, 2.0)
+
+
 @pytest.mark.parametrize(
     ("confidence", "en", "zh"),
     [

@@ -27,6 +27,9 @@ COUNTED = ("epoch", "step", "layer", "block")
 """What is numbered: half a layer is none."""
 MOST_NAMES = 16
 """Bars beyond this have no room for their names."""
+LEVEL, AROUND = 0.02, 0.1
+"""Numbers that differ by less than this share of their size are one level: it is drawn with so much around it, and not
+the rounding of its last digits."""
 
 
 def as_svg(picture: Picture, number: int = 0) -> str:
@@ -55,6 +58,8 @@ def _draw(axes: Axes, picture: Picture) -> None:
         axes.set_xscale("log")
     if picture.log_y:
         axes.set_yscale("log")
+    else:
+        _keep_level(axes)
     if picture.level is not None and math.isfinite(picture.level):
         axes.axhline(picture.level, color=INK, alpha=0.6, linestyle="--", linewidth=1.0)
     if picture.mark is not None and math.isfinite(picture.mark):
@@ -91,6 +96,14 @@ def _bars(axes: Axes, lines: Sequence[Line]) -> None:
         slanted = sum(map(len, names)) > 60
         look = written(rotation=30, ha="right") if slanted else written()
         axes.set_xticks(range(len(names)), [lettering(name, 24) for name in names], **look)
+
+
+def _keep_level(axes: Axes) -> None:
+    low, high = axes.get_ylim()
+    size = max(abs(low), abs(high))
+    if high - low < LEVEL * size:
+        middle = (low + high) / 2
+        axes.set_ylim(middle - AROUND * size, middle + AROUND * size)
 
 
 def _plain_numbers(axes: Axes, picture: Picture) -> None:
