@@ -165,6 +165,13 @@ def one_class_each(labels: Tensor) -> Tensor:
     return labels if labels.is_floating_point() or labels.is_complex() else labels.long()
 
 
+def class_numbers(labels: Tensor) -> Tensor:
+    """For what the doctor computes itself: whole numbers are classes in any dtype. The owner's own loss and step are
+    given labels as they are, and may bring them into form."""
+    is_whole = labels.is_floating_point() and bool((labels == labels.round()).all())
+    return labels.long() if is_whole else labels
+
+
 def _first(batches: Batches, count: int) -> Pair:
     images: list[Tensor] = []
     labels: list[Tensor] = []
