@@ -29,6 +29,11 @@ def as_pair(batch: Any) -> Pair:
     )
 
 
+def with_channels(images: Tensor) -> Tensor:
+    """To look at: (B, C, H, W), one channel where there is none, as in (B, H, W). The model is given what came."""
+    return images[:, None] if images.ndim == 3 else images
+
+
 def refuse_dataset(loader: Any, name: str) -> None:
     """Which gives one picture at a time, with a label that is a single number or word."""
     if not (hasattr(loader, "__getitem__") and hasattr(loader, "__len__")) or isinstance(loader, IterableDataset):
