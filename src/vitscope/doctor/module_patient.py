@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.utils.data import IterableDataset
+from torch.utils.data import IterableDataset, RandomSampler
 
 from vitscope.core.errors import InputError, expected
 from vitscope.core.seed import preserved_rng
@@ -102,6 +102,7 @@ def module_patient(
         evaluated=evaluated,
         generators=generators,
         rows=_rows(loader),
+        is_by_lot=isinstance(getattr(loader, "sampler", None), RandomSampler),
     )
 
 

@@ -119,6 +119,8 @@ class Patient:
     """Whether checks are to take seconds; the examination says so."""
     rows: Any = None
     """The owner's own rows (`rows[3]` is a picture and its label), where a picture can be looked up by its number."""
+    is_by_lot: bool = False
+    """Whether the owner's loader is known to draw each epoch's order by lot."""
     glances: dict[str, Any] = field(default_factory=dict, repr=False)
     """What the checks of the data have seen of each part (`glance`)."""
     tried: dict[str, Any] = field(default_factory=dict, repr=False)
