@@ -48,7 +48,7 @@ def refuse_dataset(loader: Any, name: str) -> None:
 
 def refuse_other_shapes(images: Tensor, labels: Tensor) -> None:
     """Of the first batch: everything else would fail on them."""
-    if images.ndim >= 3 and images.numel():
+    if images.ndim >= 3:
         return
     is_turned = labels.ndim >= 3
     raise InputError(
