@@ -16,7 +16,7 @@ from doctor.conftest import CLASSES, loader_of, pictures, small_vit
 from doctor.seen import causes
 from vitscope.doctor.checks.forward.labels_taken import labels_taken
 from vitscope.doctor.finding import Finding, Seen
-from vitscope.doctor.patient import Patient
+from vitscope.doctor.patient import Patient, class_numbers
 
 Make = Callable[..., Patient]
 
@@ -77,6 +77,31 @@ def test_a_step_that_brings_them_into_form_is_healthy(patient: Make) -> None:
     for is_long, expected in ((True, []), (False, ["labels_not_taken"])):
         own = partial(step, is_long=is_long)
         assert causes(seen(partial(patient, model=model, optimizer=optimizer), Tensor.int, step=own)) == expected
+
+
+def test_whole_numbers_in_floats_are_classes_where_loss_and_step_take_them() -> None:
+    model, (images, labels) = small_vit(), pictures()
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+
+    def loss(logits: Tensor, labels: Tensor) -> Tensor:
+        return F.cross_entropy(logits, labels.long())
+
+    def step(images: Tensor, labels: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        found = loss(model(images), labels)
+        found.backward()
+        optimizer.step()
+        return found
+
+    own = ("room_for_logits", "overfit", "first_steps")
+    loader = loader_of(images, labels.double())
+    report = vitscope.check_up(model, loader, loss=loss, optimizer=optimizer, step=step, only=own)
+    assert [(one.check.name, one.failed) for one in report.asked] == [(name, None) for name in own]
+    assert report.verdict == "healthy"
+
+
+def test_numbers_that_are_no_classes_are_not_cut_to_whole_ones() -> None:
+    assert class_numbers(torch.tensor([1.5, 2.0])).is_floating_point()
 
 
 def test_what_is_refused_whatever_its_form_is_not_blamed_on_it(patient: Make) -> None:

@@ -56,6 +56,17 @@ def test_the_guide_says_nothing_of_what_a_finding_changes() -> None:
     assert report([guide(optim__weight_decay="x")], found).notes == []
 
 
+@pytest.mark.parametrize("cause", ["dropout_too_high", "weight_decay_too_high"])
+def test_the_guide_says_nothing_of_what_a_finding_is_about(cause: str) -> None:
+    """From Python there are no settings, so that a finding changes none."""
+    key = {"dropout_too_high": "model.drop_rate", "weight_decay_too_high": "optim.weight_decay"}
+    both = guide(optim__weight_decay="weight_decay", model__drop_rate="drop_rate", augment="augment basic")
+    (note,) = report([both], Finding(cause, 0.9, dict.fromkeys(CAUSES[cause].places, 1.0))).notes
+    assert note.numbers["departures"].split(", ") == [
+        said for name, said in note.numbers["advice"].items() if name != key[cause]
+    ]
+
+
 def test_one_rate_is_proposed() -> None:
     bold = Note("lr_bold_for_fine_tuning", {"lr": 0.01, "usual": 3e-5})
     assert [note.name for note in report([bold]).notes] == ["lr_bold_for_fine_tuning"]

@@ -49,7 +49,7 @@ def test_repeated_pictures_side_by_side_are_shuffled_enough(patient: Make) -> No
 def test_ninety_nine_to_one(patient: Make) -> None:
     images, _labels = pictures(400)
     rare = torch.arange(400) % 100 == 0
-    seen = class_balance(patient(images=images, labels=rare.long()))
+    seen = class_balance(patient(images=images, labels=rare.long(), val_loader=None))
     assert causes(seen) == ["class_imbalance"]
     assert seen.findings[0].numbers["ratio"] == 99
     assert seen.findings[0].numbers["rare"] == "1"
@@ -57,7 +57,7 @@ def test_ninety_nine_to_one(patient: Make) -> None:
 
 def test_ten_to_one_is_a_note(patient: Make) -> None:
     images, _labels = pictures(440)
-    seen = class_balance(patient(images=images, labels=(torch.arange(440) % 11 == 0).long()))
+    seen = class_balance(patient(images=images, labels=(torch.arange(440) % 11 == 0).long(), val_loader=None))
     assert causes(seen) == []
     assert notes(seen) == ["classes_unequal"]
 
@@ -67,4 +67,4 @@ def test_a_loss_that_weighs_classes_makes_up_for_them(patient: Make) -> None:
     labels = (torch.arange(256) < 2).long()
     weighed = torch.nn.CrossEntropyLoss(weight=torch.tensor([1.0, 64.0, 1.0, 1.0]))
     for loss, expected in ((None, ["class_imbalance"]), (weighed, [])):
-        assert causes(class_balance(patient(images=images, labels=labels, loss=loss))) == expected
+        assert causes(class_balance(patient(images=images, labels=labels, loss=loss, val_loader=None))) == expected

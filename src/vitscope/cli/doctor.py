@@ -16,7 +16,7 @@ from vitscope.cli.train_flags import EverydayFlags, is_yaml, read_words, resolve
 from vitscope.core.config import config, field_names, require
 from vitscope.core.errors import EXIT_DONE, EXIT_FAILED, UsageError
 from vitscope.core.run_layout import CONFIG, folder_before, is_run_folder, runs_in
-from vitscope.core.suggest import did_you_mean, plainly
+from vitscope.core.suggest import did_you_mean
 from vitscope.core.switch import Switch
 from vitscope.recipes import RECIPES
 from vitscope.train.config import TrainConfig
@@ -193,16 +193,9 @@ def _show(
 
 
 def _known(names: Sequence[str], checks: Collection[str], stages: Sequence[str]) -> tuple[str, ...]:
-    """`--only` in the names that checks and stages have."""
-    known = [*stages, *checks]
-    for name in names:
-        if plainly(name) not in known:
-            raise UsageError(
-                f"unknown check '{name}'",
-                where="--only",
-                fix=did_you_mean(name, known) or f"checks: {', '.join(known)}",
-            )
-    return tuple(map(plainly, names))
+    from vitscope.doctor.chosen import chosen
+
+    return chosen(names, checks, stages, where="--only", refusal=UsageError)
 
 
 def _refuse_settings(command: DoctorCommand, settings: Sequence[str], folder: Path) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from vitscope.doctor.attention_parts import MOST_PREFIX, is_attention, size_of
+from vitscope.doctor.batch import with_channels
 from vitscope.doctor.calls import calls_of
 
 DROPS = ("dropout", "droppath", "stochasticdepth", "dropblock")
@@ -29,7 +30,7 @@ class Anatomy:
 
 
 def anatomy_of(model: nn.Module, images: Tensor | None = None) -> Anatomy:
-    """With `images` (B, C, H, W) a pass tells what the modules do not."""
+    """With `images` a pass tells what the modules do not."""
     sizes = [size for module in model.modules() if (size := size_of(module)) is not None]
     first = next((size for size in sizes if size.head_dim is not None), sizes[0] if sizes else None)
     rates = [float(module.p) for module in model.modules() if isinstance(module, nn.Dropout)]
@@ -68,7 +69,8 @@ def _patch_size(model: nn.Module) -> tuple[int, int] | None:
 def _patch_size_in_a_pass(model: nn.Module, images: Tensor) -> tuple[int, int] | None:
     """Of a filter that is given the pictures and makes as many places as there are tokens, or of the first layer that
     is given all their pixels, those of a square patch in each row."""
-    channels, height, width = images.shape[1:]
+    pixels = with_channels(images)
+    channels, height, width = pixels.shape[1:]
     wanted = (nn.Linear, nn.Conv2d)
     calls = calls_of(model, images, lambda module: isinstance(module, wanted) or is_attention(module))
     tokens = next((call.tokens(len(images)) for call in calls if is_attention(call.module)), 0)
@@ -76,7 +78,7 @@ def _patch_size_in_a_pass(model: nn.Module, images: Tensor) -> tuple[int, int] |
         given = call.given
         if isinstance(call.module, nn.Conv2d):
             down, across = call.module.kernel_size
-            is_cut = given.shape == images.shape and call.module.stride == (down, across)
+            is_cut = given.shape == pixels.shape and call.module.stride == (down, across)
             if is_cut and tokens - (height // down) * (width // across) in range(MOST_PREFIX + 1):
                 return down, across
         elif isinstance(call.module, nn.Linear):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import nn
 
+from vitscope.doctor.check import Stage
 from vitscope.doctor.checks import CHECKS
+from vitscope.doctor.chosen import chosen
 from vitscope.doctor.examination import OnCheck, Report, examine
 from vitscope.doctor.module_patient import Step, module_patient
 from vitscope.doctor.patient import Loss
@@ -48,6 +50,7 @@ def check_up(
     `quick` leaves the dear checks out, `only` all but those of these names or stages.
 
     print(report) shows what was found; report.verdict, report.findings, report.as_json(), report.save_page(path)."""
+    only = chosen(only, [check.name for check in CHECKS], get_args(Stage))
     patient = module_patient(
         model,
         loader,

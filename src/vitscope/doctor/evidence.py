@@ -37,6 +37,7 @@ DRAWN: dict[str, tuple[tuple[str, str, Bars], ...]] = {
     "labels_out_of_range": (("Labels and outputs", "count", {"largest label + 1": "labels", "outputs": "outputs"}),),
     "labels_off_by_one": (("Labels and outputs", "count", {"largest label + 1": "labels", "outputs": "outputs"}),),
     "num_classes_wrong": (("Classes and outputs", "count", {"classes": "classes", "outputs": "outputs"}),),
+    "class_missing": (("Pictures of these classes", COUNTED, {"validation": "pictures", "training": 0.0}),),
     "labels_shuffled": (
         ("Labels predicted from pictures", "share right", {"measured": "agreement", "by chance": "chance"}),
     ),

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from vitscope.doctor.batch import with_channels
 from vitscope.doctor.patient import Batches, Patient, one_class_each
 from vitscope.doctor.pixel_prints import pixel_prints
 from vitscope.doctor.thresholds.data import GLANCE_KEPT, GLANCE_PICTURES, GLANCE_SECONDS
@@ -93,7 +94,7 @@ def look(batches: Batches, *, most: int = GLANCE_PICTURES, seconds: float = GLAN
             is_whole = False
             break
         batch = batch or len(images)
-        pixels = images.detach()
+        pixels = with_channels(images.detach())
         flat = pixels.float().flatten(2)
         finite = flat.isfinite()
         bad = ~finite.flatten(1).all(1)

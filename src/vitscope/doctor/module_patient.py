@@ -10,12 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.utils.data import IterableDataset
+from torch.utils.data import IterableDataset, RandomSampler
 
 from vitscope.core.errors import InputError, expected
 from vitscope.core.seed import preserved_rng
 from vitscope.doctor.anatomy import Anatomy, anatomy_of
 from vitscope.doctor.as_it_came import module_as_it_came
+from vitscope.doctor.batch import as_pair, refuse_dataset, refuse_other_shapes
+from vitscope.doctor.callables import refuse_other_calls
 from vitscope.doctor.loss_of_output import for_logits
 from vitscope.doctor.patient import Batches, Facts, Loss, Pair, Patient, as_logits, one_class_each
 from vitscope.doctor.schedules import schedulers_of
@@ -44,6 +46,7 @@ def module_patient(
 ) -> Patient:
     """`step(images, labels)` is the owner's own training step, update included; without it the loss and the optimiser
     are one. `loader` is gone through several times: a list, a DataLoader, or anything else that can be."""
+    refuse_other_calls(loss, step, evaluate)
     model, evaluated = as_written(model), as_written(evaluated)
     device = next((tensor.device for tensor in (*model.parameters(), *model.buffers())), torch.device("cpu"))
     batches = _batches(loader)
@@ -54,6 +57,8 @@ def module_patient(
                 expected("loader", "something that can be gone through again", type(loader).__name__),
                 fix="give a DataLoader, or list(...) of what the iterator gives",
             )
+        refuse_dataset(loader, "loader")
+        refuse_dataset(val_loader, "val_loader")
         first = next(batches(), None)
         if first is None:
             raise InputError(
@@ -62,6 +67,7 @@ def module_patient(
                 fix="a smaller batch, or drop_last=False: with fewer pictures than a batch nothing is left",
             )
         images, labels = first
+        refuse_other_shapes(images, labels)
         output = _output(model, images[:2].to(device))
         num_classes = num_classes or _outputs(model, output, labels)
         anatomy = _anatomy(model, images[:2].to(device))
@@ -96,22 +102,7 @@ def module_patient(
         evaluated=evaluated,
         generators=generators,
         rows=_rows(loader),
-    )
-
-
-def as_pair(batch: Any) -> Pair:
-    """Images and labels of what a loader gives: a pair, a named tuple, or a dict with the usual names."""
-    if isinstance(batch, dict):
-        images = next((batch[key] for key in ("pixel_values", "images", "image", "x") if key in batch), None)
-        labels = next((batch[key] for key in ("labels", "label", "targets", "y") if key in batch), None)
-        if images is not None and labels is not None:
-            return images, labels
-    if isinstance(batch, (tuple, list)) and len(batch) >= 2 and all(isinstance(one, Tensor) for one in batch[:2]):
-        return batch[0], batch[1]
-    raise InputError(
-        expected("a batch", "(images, labels), or a dict with pixel_values and labels", type(batch).__name__),
-        where="the loader",
-        fix="wrap the loader in a generator class that gives pairs of tensors",
+        is_by_lot=isinstance(getattr(loader, "sampler", None), RandomSampler),
     )
 
 

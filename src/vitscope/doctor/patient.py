@@ -119,6 +119,8 @@ class Patient:
     """Whether checks are to take seconds; the examination says so."""
     rows: Any = None
     """The owner's own rows (`rows[3]` is a picture and its label), where a picture can be looked up by its number."""
+    is_by_lot: bool = False
+    """Whether the owner's loader is known to draw each epoch's order by lot."""
     glances: dict[str, Any] = field(default_factory=dict, repr=False)
     """What the checks of the data have seen of each part (`glance`)."""
     tried: dict[str, Any] = field(default_factory=dict, repr=False)
@@ -163,6 +165,13 @@ def one_class_each(labels: Tensor) -> Tensor:
         return labels.argmax(-1)
     labels = labels.reshape(-1)
     return labels if labels.is_floating_point() or labels.is_complex() else labels.long()
+
+
+def class_numbers(labels: Tensor) -> Tensor:
+    """For what the doctor computes itself: whole numbers are classes in any dtype. The owner's own loss and step are
+    given labels as they are, and may bring them into form."""
+    is_whole = labels.is_floating_point() and bool((labels == labels.round()).all())
+    return labels.long() if is_whole else labels
 
 
 def _first(batches: Batches, count: int) -> Pair:

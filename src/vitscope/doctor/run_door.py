@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection
 
 from vitscope.core.run_view import RunView, read_run
 from vitscope.doctor.check import Check
+from vitscope.doctor.chosen import chosen
 from vitscope.doctor.examination import Asked, OnCheck, Report
 from vitscope.doctor.finding import Seen
 from vitscope.doctor.run_curve import curve_check
@@ -34,6 +35,7 @@ def examine_run(
     folder: str | os.PathLike[str], *, only: Collection[str] = (), on_check: OnCheck | None = None
 ) -> Report:
     """Reads only; a run at work is not disturbed. `only`: names of `RUN_CHECKS`, or their stage."""
+    only = chosen(only, RUN_CHECKS, ("training",))
     run = read_run(folder)
     problems = {"problems": list(run.problems)} if run.problems else {}
     subject = {"run": str(run.path), "state": run.state, "alive": run.is_alive, **problems}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, get_args
 
 from vitscope.core.device import pick_device
 from vitscope.core.seed import preserved_rng
 from vitscope.data.dataset import open_dataset
+from vitscope.doctor.check import Stage
 from vitscope.doctor.checks import CHECKS
+from vitscope.doctor.chosen import chosen
 from vitscope.doctor.config_patient import config_patient
 from vitscope.doctor.examination import OnCheck, Report, examine
 from vitscope.doctor.patient import Patient
@@ -28,6 +30,7 @@ def examine_settings(
 ) -> Report:
     """Examine a run that has not begun: its pictures, model, loss, gradients and a little training. Nothing is written.
     `source` is what the settings are called in the report."""
+    only = chosen(only, [check.name for check in CHECKS], get_args(Stage))
     device = pick_device(config.loop.device)
     dataset = open_dataset(config.data)
     with preserved_rng(), using_precision(config.precision):

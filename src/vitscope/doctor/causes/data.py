@@ -76,6 +76,14 @@ NOTES: tuple[Remark, ...] = (
         ),
     ),
     Remark(
+        name="class_not_in_training",
+        text=Text(
+            "Of classes (by number) {classes} there are {pictures} pictures in validation, and none among the {looked} "
+            "training pictures looked at.",
+            "类别（编号）{classes} 在验证集中有 {pictures} 张图像，而查看的 {looked} 张训练图像中没有。",
+        ),
+    ),
+    Remark(
         name="few_pictures",
         text=Text(
             "{per_class:.1f} pictures of each class are few; pretrained weights would help.",

@@ -105,6 +105,24 @@ LABELS: tuple[Cause, ...] = (
         effect=Text("Rare classes are found at all.", "稀有类别能够被识别。"),
     ),
     Cause(
+        name="class_missing",
+        title=Text("Classes that never occur in training", "训练集中从未出现的类别"),
+        evidence=Text(
+            "Validation has {pictures} pictures of classes (by number) {classes}; among the {looked} training pictures "
+            "looked at there is none.",
+            "验证集中有 {pictures} 张图像属于类别（编号）{classes}；而查看的 {looked} 张训练图像中一张也没有。",
+        ),
+        cost=Text(
+            "The model cannot learn what it is never shown: these validation pictures stay wrong.",
+            "模型学不会从未见过的类别：这些验证图像始终会判错。",
+        ),
+        action=Text(
+            "Look for a filter, a missing folder or a split that left them out of training; split anew by class.",
+            "检查是否有过滤条件、缺失的文件夹或数据划分把它们排除在训练集之外；按类别重新划分。",
+        ),
+        effect=Text("Validation finds these classes too.", "验证时这些类别也能被识别。"),
+    ),
+    Cause(
         name="labels_shuffled",
         title=Text("Labels that have nothing to do with their pictures", "标签与图像毫无关系（被打乱）"),
         evidence=Text(

@@ -16,7 +16,7 @@ import torch
 from torch.nn import functional as F
 
 from vitscope.doctor.as_it_came import as_it_came
-from vitscope.doctor.patient import Pair, Patient, Trainer, one_class_each
+from vitscope.doctor.patient import Pair, Patient, Trainer, class_numbers, one_class_each
 from vitscope.doctor.thresholds.training import (
     COMFORTABLE_UPDATE,
     CRAWL,
@@ -224,7 +224,7 @@ def _affordable(patient: Patient, batch: Pair, pictures: int) -> int:
 @torch.no_grad()
 def _unlikely(patient: Patient, pool: Sequence[Pair]) -> float:
     patient.model.train()
-    return statistics.fmean(float(F.cross_entropy(patient.logits(x).float(), y)) for x, y in pool)
+    return statistics.fmean(float(F.cross_entropy(patient.logits(x).float(), class_numbers(y))) for x, y in pool)
 
 
 @torch.no_grad()

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from vitscope.doctor.anatomy import is_drop
 from vitscope.doctor.as_it_came import as_it_came
-from vitscope.doctor.patient import Pair, Patient, as_logits
+from vitscope.doctor.patient import Pair, Patient, as_logits, class_numbers
 from vitscope.doctor.thresholds.training import (
     HOPELESS_FALL,
     HOPELESS_LEVEL,
@@ -59,7 +59,8 @@ def overfit(
     """Adam on one batch of the patient's pictures, anew at each learning rate until one reaches the goal. Without
     anything that keeps a model from learning by heart: no dropout, decay, smoothing, clipping or schedule. `gives_up`:
     a rung that gets nowhere is left early."""
-    images, labels = random_batch(patient, pictures)
+    images, given = random_batch(patient, pictures)
+    labels = class_numbers(given)
     attempts: list[Attempt] = []
     for lr in lrs:
         with as_it_came(patient):

@@ -62,6 +62,11 @@ MAJORITY = 0.95
 IMBALANCE, IMBALANCE_NOTE = 50.0, 5.0
 """Largest class / smallest class: from the first a finding, from the second a note. ImageNet-LT, made to be hard, has
 256; usual sets stay below 10."""
+MISSING_PICTURES = 5
+"""Validation pictures of a class from which its absence in training is a fault: fewer may be labels that are wrong."""
+MISSING_EXPECTED = 30.0
+"""Pictures of that class training would have shown by now, if it had it as often as validation: drawn by lot, none of
+so many is a chance of e^-30, and e^-3 where training has a tenth of validation's share."""
 SWAP_SURE, SWAP_FITS, SWAP_FITS_SHARE = 6.5, 4.5, 0.15
 """Distance between the channels of training and validation: as they are at least the first, in standard errors, and in
 another order at most the second, or the third as a share of that. Healthy parts, augmented or not: at most 3.7

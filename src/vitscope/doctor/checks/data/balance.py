@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from vitscope.doctor.checks.data.missing import missing
 from vitscope.doctor.finding import Change, Finding, Note, Seen
 from vitscope.doctor.glance import glance
 from vitscope.doctor.patient import Patient
@@ -35,6 +36,11 @@ def class_balance(patient: Patient) -> Seen:
     bars = Line("pictures", [str(n) for n in range(len(counts))], [float(count) for count in counts])
     picture = Picture("Training pictures of each class", "class", "pictures", [bars], kind="bars", log_y=ratio > 100)
     seen = Seen(measured={**numbers, "counts": counts.tolist()}, picture=picture)
+    absent = missing(patient, looked)
+    if isinstance(absent, Finding):
+        seen.findings.append(absent)
+    elif absent is not None:
+        seen.notes.append(absent)
     is_weighed = patient.settings is not None and patient.settings.loss.class_balance > 0
     is_weighed |= getattr(patient.loss, "weight", None) is not None  # torch's losses have class weights there
     is_extreme = share >= MAJORITY or (ratio >= IMBALANCE and largest >= FEW)

@@ -96,10 +96,10 @@ def _row(row: Any) -> tuple[Tensor, float] | None:
     if not isinstance(row, tuple | list) or len(row) < 2 or not isinstance(row[0], Tensor):
         return None
     image, label = row[0], row[1]
-    if image.ndim != 3 or (isinstance(label, Tensor) and label.numel() != 1):
+    if image.ndim not in (2, 3) or (isinstance(label, Tensor) and label.numel() != 1):
         return None
     try:
-        return image, float(label)
+        return (image if image.ndim == 3 else image[None]), float(label)
     except (TypeError, ValueError):
         return None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from vitscope.doctor.batch import with_channels
 from vitscope.doctor.finding import Finding, Seen
 from vitscope.doctor.patient import Patient
 from vitscope.doctor.thresholds.forward import LOSS_EXCESS, START_PICTURES
@@ -38,5 +39,6 @@ def _excess(patient: Patient, images: Tensor, labels: Tensor) -> float:
 
 
 def _standardised(images: Tensor) -> Tensor:
-    mean = images.mean((0, 2, 3), keepdim=True)
-    return (images - mean) / images.std((0, 2, 3), keepdim=True).clamp_min(1e-6)
+    pixels = with_channels(images)
+    mean = pixels.mean((0, 2, 3), keepdim=True)
+    return ((pixels - mean) / pixels.std((0, 2, 3), keepdim=True).clamp_min(1e-6)).view_as(images)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from vitscope.doctor.attention_parts import MOST_PREFIX, has_attention, is_attention
+from vitscope.doctor.batch import with_channels
 from vitscope.doctor.calls import calls_of
 from vitscope.doctor.checks.forward.dependence import features_of
 from vitscope.doctor.finding import Finding, Seen
@@ -64,10 +65,11 @@ def patch_by_tokens(model: nn.Module, images: Tensor) -> tuple[int, int] | None:
 def in_usual_range(images: Tensor) -> Tensor:
     """Pixels that were never normalised, normalised: bytes are so large that a position table of the usual size is lost
     beside them, which is their fault and not the table's."""
-    mean, std = images.mean((0, 2, 3), keepdim=True), images.std((0, 2, 3), keepdim=True)
+    pixels = with_channels(images)
+    mean, std = pixels.mean((0, 2, 3), keepdim=True), pixels.std((0, 2, 3), keepdim=True)
     if bool(((mean.abs() <= FAR_MEAN) & (std <= WIDE_STD)).all()):
         return images
-    return (images - mean) / std.clamp(min=1e-6)
+    return ((pixels - mean) / std.clamp(min=1e-6)).view_as(images)
 
 
 def nudge(patient: Patient, *, forgotten: bool = False) -> None:
@@ -83,11 +85,11 @@ def nudge(patient: Patient, *, forgotten: bool = False) -> None:
 
 def shuffled_patches(images: Tensor, patch: tuple[int, int], order: Tensor) -> Tensor:
     """The same pictures, all cut in the same way and put together in another order."""
-    b, c, h, w = images.shape
+    b, c, h, w = with_channels(images).shape
     rows, columns = h // patch[0], w // patch[1]
     cut = images.reshape(b, c, rows, patch[0], columns, patch[1]).permute(2, 4, 0, 1, 3, 5)
     moved = cut.reshape(rows * columns, b, c, *patch)[order.to(images.device)]
-    return moved.reshape(rows, columns, b, c, *patch).permute(2, 3, 0, 4, 1, 5).reshape(b, c, h, w)
+    return moved.reshape(rows, columns, b, c, *patch).permute(2, 3, 0, 4, 1, 5).reshape(images.shape)
 
 
 def _moved(patient: Patient, images: Tensor, shuffled: Tensor) -> tuple[float, float]:

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from vitscope.doctor.anatomy import looks_trained
 from vitscope.doctor.calls import classifier_of, pass_with
 from vitscope.doctor.finding import Finding, Seen
-from vitscope.doctor.patient import Patient
+from vitscope.doctor.patient import Patient, class_numbers
 from vitscope.doctor.thresholds.forward import (
     FORWARD_PICTURES,
     LITTLE_ROOM,
@@ -35,7 +35,7 @@ def squashed(patient: Patient) -> Seen:
     patient.model.eval()
     logits = patient.logits(images).float()
     classes = logits.shape[-1]
-    right = F.one_hot(labels, classes).to(logits.dtype)
+    right = F.one_hot(class_numbers(labels), classes).to(logits.dtype)
     floor = math.log(math.e + classes - 1) - 1
     plain, sure = float(patient.loss(right, labels)), float(patient.loss(SURE * right, labels))
     reach = _reach(patient, images[:2], classes)  # of a head that cannot be made to shout nothing is known
