@@ -174,6 +174,32 @@ def test_a_head_of_zeros_that_is_forgotten_is_not_said_to_cut_off_the_rest(patie
     assert only(patient(model, optimizer=forgetting(model, "head"))).cause == "head_frozen"
 
 
+@pytest.mark.parametrize("has_step", [False, True])
+def test_a_head_that_was_replaced_after_the_optimiser_was_made(patient: Make, has_step: bool) -> None:
+    model = PlainViT()
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+    model.head = nn.Linear(model.head.in_features, CLASSES)
+    step = in_parts(model, optimizer, 1, divides=True) if has_step else None
+    (found,) = moved(patient(model, optimizer=optimizer, step=step)).findings
+    assert (found.cause, found.numbers["strangers"]) == ("not_in_optimizer", 2)
+    cause = cause_for(found.cause, found.numbers)
+    assert "head.weight" in cause.evidence.said("en", found.numbers)
+    assert "head.weight" in cause.evidence.said("zh", found.numbers)
+    assert "requires_grad" not in cause.action.en
+
+
+def test_layers_that_have_no_gradient_at_first_are_no_slow_beginning(patient: Make) -> None:
+    """Branches that end in a scale of zero, as residual networks are often begun."""
+    model = PlainViT()
+    for block in model.blocks:
+        for name, one in block.named_parameters():
+            if "proj" in name or "fc2" in name or "out" in name:
+                nn.init.zeros_(one)
+    report = examined(patient(model, optimizer=torch.optim.Adam(model.parameters(), 1e-3)))
+    assert report.findings == []
+    assert [note.name for note in report.notes] == []
+
+
 def test_a_head_that_is_forgotten_with_most_of_the_rest(patient: Make) -> None:
     model = small_vit()
     some = [one for name, one in model.named_parameters() if name.startswith("blocks.0")]

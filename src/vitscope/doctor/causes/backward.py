@@ -83,6 +83,23 @@ CAUSES: tuple[Cause, ...] = (
             "先创建模型再创建优化器；替换或复制模型后要重新创建优化器。",
         ),
     ),
+    replace(
+        _UNMOVED,
+        evidence=Text(
+            "{names}, which gives the logits, could learn, but the optimiser does not hold it; it holds {strangers} parameters "
+            "that are no longer the model's: the layer was replaced after the optimiser was made.",
+            "给出 logits 的 {names} 可以学习，但不在优化器中；优化器中有 {strangers} "
+            "个参数已不属于模型：创建优化器之后替换了该层。",
+        ),
+        cost=Text(
+            "The rest must bend round a random classifier; accuracy stays low.",
+            "其余部分只能迁就一个随机的分类层，准确率偏低。",
+        ),
+        action=Text(
+            "Make the optimiser after the last layer was replaced, from model.parameters().",
+            "先替换最后一层，再用 model.parameters() 创建优化器。",
+        ),
+    ),
     _UNMOVED,
     Cause(
         name="gradients_exploding",
