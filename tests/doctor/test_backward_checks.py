@@ -13,9 +13,11 @@ from torch.nn import functional as F
 
 from doctor.conftest import CLASSES, small_vit
 from doctor.healthy import PlainViT, healthy, plain_cnn
+from doctor.seen import causes as seen_causes
 from vitscope.doctor.causes import NOTES, cause_for
 from vitscope.doctor.checks import backward
 from vitscope.doctor.checks.backward.moved import moved
+from vitscope.doctor.checks.backward.step_mode import step_mode
 from vitscope.doctor.examination import Report, examine
 from vitscope.doctor.finding import Finding
 from vitscope.doctor.patient import Patient
@@ -396,6 +398,30 @@ def test_a_step_in_evaluation_mode(patient: Make, name: str, mode: str, said: fl
     one = patient(model, optimizer=optimizer, step=step, pretrained="pretrained" in mode)
     found = [one.confidence for one in examined(one).findings if one.cause == "trained_in_eval_mode"]
     assert found == ([] if said is None else [said])
+
+
+@pytest.mark.parametrize("sets_train", ["at its beginning", "at its end", "never"])
+@pytest.mark.parametrize("pretrained", [False, True])
+def test_a_step_that_leaves_the_model_in_evaluation_mode(patient: Make, sets_train: str, pretrained: bool) -> None:
+    model = healthy("plain cnn")
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+
+    def step(images: Tensor, labels: Tensor) -> None:
+        if sets_train == "at its beginning":
+            model.train()
+        optimizer.zero_grad()
+        F.cross_entropy(model(images), labels).backward()
+        optimizer.step()
+        model.eval()
+        with torch.no_grad():
+            model(images)
+        if sets_train == "at its end":
+            model.train()
+
+    looked = step_mode(patient(model, optimizer=optimizer, step=step, pretrained=pretrained))
+    assert seen_causes(looked) == (["trained_in_eval_mode"] if sets_train == "never" else [])
+    for found in looked.findings:
+        assert "leaves the model in evaluation mode" in cause_for(found.cause, found.numbers).evidence.en
 
 
 @pytest.mark.parametrize("to_none", [True, False])
