@@ -18,6 +18,7 @@ from vitscope.doctor.causes import NOTES, cause_for
 from vitscope.doctor.checks import backward
 from vitscope.doctor.checks.backward.moved import moved
 from vitscope.doctor.checks.backward.step_mode import step_mode
+from vitscope.doctor.checks.backward.zeroed import zeroed
 from vitscope.doctor.examination import Report, examine
 from vitscope.doctor.finding import Finding
 from vitscope.doctor.patient import Patient
@@ -377,6 +378,73 @@ def test_accumulation_over_several_calls(patient: Make, divides: bool, already: 
     found = examined(patient(model, optimizer=optimizer, step=step)).findings
     assert [one.cause for one in found] == ([] if divides else ["accumulation_not_divided"])
     assert [one.numbers["times"] for one in found] == ([] if divides else [pytest.approx(3, rel=0.01)])
+
+
+@pytest.mark.parametrize("already", [0, 1, 2])
+@pytest.mark.parametrize("zeroes", ["after the update", "in every call", "after every call"])
+@pytest.mark.parametrize("name", ["vit_tiny", "plain cnn"])
+def test_collected_gradients_that_are_thrown_away(patient: Make, name: str, zeroes: str, already: int) -> None:
+    model, calls = healthy(name), [already]
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+
+    def step(images: Tensor, labels: Tensor) -> None:
+        if zeroes == "in every call":
+            optimizer.zero_grad()
+        (F.cross_entropy(model(images), labels) / 3).backward()
+        calls[0] += 1
+        if calls[0] % 3 == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+        if zeroes == "after every call":
+            optimizer.zero_grad()
+
+    found = examined(patient(model, optimizer=optimizer, step=step)).findings
+    assert [one.cause for one in found] == ([] if zeroes == "after the update" else ["accumulation_forgets"])
+    assert [one.numbers["lost"] for one in found] == ([] if zeroes == "after the update" else [2])
+
+
+def test_an_update_that_was_passed_over_once_is_no_cycle_of_calls(patient: Make) -> None:
+    """As a scaler does where the gradients are not finite."""
+    model, calls = small_vit(), [0]
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+
+    def step(images: Tensor, labels: Tensor) -> None:
+        optimizer.zero_grad()
+        F.cross_entropy(model(images), labels).backward()
+        calls[0] += 1
+        if calls[0] > 1:
+            optimizer.step()
+
+    looked = zeroed(patient(model, optimizer=optimizer, step=step))
+    assert (seen_causes(looked), looked.measured) == ([], {"calls": 2})
+
+
+@pytest.mark.parametrize("keeps", ["gradients", "pictures", "nothing"])
+def test_gradients_kept_elsewhere_and_batches_passed_over_are_not_thrown_away(patient: Make, keeps: str) -> None:
+    model, kept = small_vit(), []
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    sums = {name: torch.zeros_like(one) for name, one in model.named_parameters()}
+
+    def step(images: Tensor, labels: Tensor) -> None:
+        kept.append((images, labels))
+        whole = len(kept) % 3 == 0
+        if keeps == "gradients":
+            optimizer.zero_grad()
+            (F.cross_entropy(model(images), labels) / 3).backward()
+            for name, one in model.named_parameters():
+                assert one.grad is not None
+                sums[name] += one.grad
+                if whole:
+                    one.grad.copy_(sums[name])
+                    sums[name].zero_()
+        elif whole:
+            optimizer.zero_grad()
+            batches = kept[-3:] if keeps == "pictures" else kept[-1:]
+            F.cross_entropy(model(torch.cat([x for x, _ in batches])), torch.cat([y for _, y in batches])).backward()
+        if whole:
+            optimizer.step()
+
+    assert "accumulation_forgets" not in causes(patient(model, optimizer=optimizer, step=step))
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,25 @@ CAUSES: tuple[Cause, ...] = (
         effect=Text("The same update as one large batch.", "与一个大批次的更新完全一致。"),
     ),
     Cause(
+        name="accumulation_forgets",
+        title=Text("Collected gradients are thrown away before the update", "累积的梯度在更新之前就被清掉"),
+        evidence=Text(
+            "Your step updates once in {calls} calls, and then with the gradient of the last call alone (cosine {alone:.3f}; "
+            "with the mean of all calls {together:.2f}): those of the other {lost} are gone.",
+            "训练步每调用 {calls} 次更新一次，而更新只用最后一次调用的梯度（余弦为 {alone:.3f}；与所有调用的平均梯度的余弦为 "
+            "{together:.2f}）：其余 {lost} 次的梯度已丢失。",
+        ),
+        cost=Text(
+            "Of {calls} batches {lost} are computed for nothing, and steps are as noisy as those of a single one.",
+            "每 {calls} 个批次中有 {lost} 个白白计算，更新的噪声与单个批次一样大。",
+        ),
+        action=Text(
+            "Call optimizer.zero_grad() only right after optimizer.step(), not in every call.",
+            "只在 optimizer.step() 之后调用 optimizer.zero_grad()，不要每次调用都清零。",
+        ),
+        effect=Text("Each update is the mean of {calls} batches.", "每次更新都是 {calls} 个批次的平均。"),
+    ),
+    Cause(
         name="step_without_gradients",
         title=Text("The optimiser steps when there are no gradients", "优化器更新时没有梯度"),
         evidence=Text(
