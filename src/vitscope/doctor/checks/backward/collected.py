@@ -1,7 +1,7 @@
 """Are the gradients of all calls there, where a step collects them over several?
 
-All calls of a cycle but the last are given the same pictures with other labels: the optimiser must get the mean of both
-gradients. Where it gets that of the last call alone, the others were thrown away.
+All calls of a cycle but the last are given the same pictures with one label for all, which turns the gradient: the
+optimiser must get the mean of both. Where it gets that of the last call alone, the others were thrown away.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def collected(
 ) -> Seen:
     """Of a step that begins a cycle of `calls`; `mean` is the gradient of the batch with its own labels."""
     seen = Seen(measured={"calls": calls})
-    others = (labels + 1) % patient.num_classes
+    others = ((labels[:1] + 1) % patient.num_classes).expand_as(labels)
     other = mean_gradient(patient, images, others)
     together = {name: (mean[name] + (calls - 1) * other[name]) / calls for name in mean if name in other}
     if not together or not _only_collect(patient, trainer, images, others, calls - 1, max(mean, key=_length(mean))):
