@@ -86,7 +86,7 @@ CAUSES: tuple[Cause, ...] = (
     replace(
         _UNMOVED,
         evidence=Text(
-            "{names}, which gives the logits, could learn, but the optimiser does not hold it; it holds {strangers} parameters "
+            "{names}, which give the logits, could learn, but the optimiser does not hold them; it holds {strangers} parameters "
             "that are no longer the model's: the layer was replaced after the optimiser was made.",
             "给出 logits 的 {names} 可以学习，但不在优化器中；优化器中有 {strangers} "
             "个参数已不属于模型：创建优化器之后替换了该层。",
