@@ -13,9 +13,12 @@ from torch.nn import functional as F
 
 from doctor.conftest import CLASSES, small_vit
 from doctor.healthy import PlainViT, healthy, plain_cnn
+from doctor.seen import causes as seen_causes
 from vitscope.doctor.causes import NOTES, cause_for
 from vitscope.doctor.checks import backward
 from vitscope.doctor.checks.backward.moved import moved
+from vitscope.doctor.checks.backward.step_mode import step_mode
+from vitscope.doctor.checks.backward.zeroed import zeroed
 from vitscope.doctor.examination import Report, examine
 from vitscope.doctor.finding import Finding
 from vitscope.doctor.patient import Patient
@@ -172,6 +175,32 @@ def test_a_head_of_zeros_that_is_forgotten_is_not_said_to_cut_off_the_rest(patie
     model = small_vit()
     nn.init.zeros_(model.head.weight)  # pyright: ignore
     assert only(patient(model, optimizer=forgetting(model, "head"))).cause == "head_frozen"
+
+
+@pytest.mark.parametrize("has_step", [False, True])
+def test_a_head_that_was_replaced_after_the_optimiser_was_made(patient: Make, has_step: bool) -> None:
+    model = PlainViT()
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+    model.head = nn.Linear(model.head.in_features, CLASSES)
+    step = in_parts(model, optimizer, 1, divides=True) if has_step else None
+    (found,) = moved(patient(model, optimizer=optimizer, step=step)).findings
+    assert (found.cause, found.numbers["strangers"]) == ("not_in_optimizer", 2)
+    cause = cause_for(found.cause, found.numbers)
+    assert "head.weight" in cause.evidence.said("en", found.numbers)
+    assert "head.weight" in cause.evidence.said("zh", found.numbers)
+    assert "requires_grad" not in cause.action.en
+
+
+def test_layers_that_have_no_gradient_at_first_are_no_slow_beginning(patient: Make) -> None:
+    """Branches that end in a scale of zero, as residual networks are often begun."""
+    model = PlainViT()
+    for block in model.blocks:
+        for name, one in block.named_parameters():
+            if "proj" in name or "fc2" in name or "out" in name:
+                nn.init.zeros_(one)
+    report = examined(patient(model, optimizer=torch.optim.Adam(model.parameters(), 1e-3)))
+    assert report.findings == []
+    assert [note.name for note in report.notes] == []
 
 
 def test_a_head_that_is_forgotten_with_most_of_the_rest(patient: Make) -> None:
@@ -332,8 +361,10 @@ def test_accumulation(patient: Make, name: str, divides: bool) -> None:
 
 
 @pytest.mark.parametrize("divides", [True, False])
-def test_accumulation_over_several_calls(patient: Make, divides: bool) -> None:
-    model, calls = small_vit(), [0]
+@pytest.mark.parametrize("already", [0, 1, 2])
+def test_accumulation_over_several_calls(patient: Make, divides: bool, already: int) -> None:
+    """Where the owner's counter is when the measurement begins does not matter."""
+    model, calls = small_vit(), [already]
     optimizer = torch.optim.SGD(model.parameters(), 0.01)
 
     def step(images: Tensor, labels: Tensor) -> None:
@@ -344,8 +375,76 @@ def test_accumulation_over_several_calls(patient: Make, divides: bool) -> None:
             optimizer.step()
             optimizer.zero_grad()
 
-    found = causes(patient(model, optimizer=optimizer, step=step))
-    assert found == ([] if divides else ["accumulation_not_divided"])
+    found = examined(patient(model, optimizer=optimizer, step=step)).findings
+    assert [one.cause for one in found] == ([] if divides else ["accumulation_not_divided"])
+    assert [one.numbers["times"] for one in found] == ([] if divides else [pytest.approx(3, rel=0.01)])
+
+
+@pytest.mark.parametrize("already", [0, 1, 2])
+@pytest.mark.parametrize("zeroes", ["after the update", "in every call", "after every call"])
+@pytest.mark.parametrize("name", ["vit_tiny", "plain cnn"])
+def test_collected_gradients_that_are_thrown_away(patient: Make, name: str, zeroes: str, already: int) -> None:
+    model, calls = healthy(name), [already]
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+
+    def step(images: Tensor, labels: Tensor) -> None:
+        if zeroes == "in every call":
+            optimizer.zero_grad()
+        (F.cross_entropy(model(images), labels) / 3).backward()
+        calls[0] += 1
+        if calls[0] % 3 == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+        if zeroes == "after every call":
+            optimizer.zero_grad()
+
+    found = examined(patient(model, optimizer=optimizer, step=step)).findings
+    assert [one.cause for one in found] == ([] if zeroes == "after the update" else ["accumulation_forgets"])
+    assert [one.numbers["lost"] for one in found] == ([] if zeroes == "after the update" else [2])
+
+
+def test_an_update_that_was_passed_over_once_is_no_cycle_of_calls(patient: Make) -> None:
+    """As a scaler does where the gradients are not finite."""
+    model, calls = small_vit(), [0]
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+
+    def step(images: Tensor, labels: Tensor) -> None:
+        optimizer.zero_grad()
+        F.cross_entropy(model(images), labels).backward()
+        calls[0] += 1
+        if calls[0] > 1:
+            optimizer.step()
+
+    looked = zeroed(patient(model, optimizer=optimizer, step=step))
+    assert (seen_causes(looked), looked.measured) == ([], {"calls": 2})
+
+
+@pytest.mark.parametrize("keeps", ["gradients", "pictures", "nothing"])
+def test_gradients_kept_elsewhere_and_batches_passed_over_are_not_thrown_away(patient: Make, keeps: str) -> None:
+    model, kept = small_vit(), []
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    sums = {name: torch.zeros_like(one) for name, one in model.named_parameters()}
+
+    def step(images: Tensor, labels: Tensor) -> None:
+        kept.append((images, labels))
+        whole = len(kept) % 3 == 0
+        if keeps == "gradients":
+            optimizer.zero_grad()
+            (F.cross_entropy(model(images), labels) / 3).backward()
+            for name, one in model.named_parameters():
+                assert one.grad is not None
+                sums[name] += one.grad
+                if whole:
+                    one.grad.copy_(sums[name])
+                    sums[name].zero_()
+        elif whole:
+            optimizer.zero_grad()
+            batches = kept[-3:] if keeps == "pictures" else kept[-1:]
+            F.cross_entropy(model(torch.cat([x for x, _ in batches])), torch.cat([y for _, y in batches])).backward()
+        if whole:
+            optimizer.step()
+
+    assert "accumulation_forgets" not in causes(patient(model, optimizer=optimizer, step=step))
 
 
 @pytest.mark.parametrize(
@@ -370,6 +469,30 @@ def test_a_step_in_evaluation_mode(patient: Make, name: str, mode: str, said: fl
     one = patient(model, optimizer=optimizer, step=step, pretrained="pretrained" in mode)
     found = [one.confidence for one in examined(one).findings if one.cause == "trained_in_eval_mode"]
     assert found == ([] if said is None else [said])
+
+
+@pytest.mark.parametrize("sets_train", ["at its beginning", "at its end", "never"])
+@pytest.mark.parametrize("pretrained", [False, True])
+def test_a_step_that_leaves_the_model_in_evaluation_mode(patient: Make, sets_train: str, pretrained: bool) -> None:
+    model = healthy("plain cnn")
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+
+    def step(images: Tensor, labels: Tensor) -> None:
+        if sets_train == "at its beginning":
+            model.train()
+        optimizer.zero_grad()
+        F.cross_entropy(model(images), labels).backward()
+        optimizer.step()
+        model.eval()
+        with torch.no_grad():
+            model(images)
+        if sets_train == "at its end":
+            model.train()
+
+    looked = step_mode(patient(model, optimizer=optimizer, step=step, pretrained=pretrained))
+    assert seen_causes(looked) == (["trained_in_eval_mode"] if sets_train == "never" else [])
+    for found in looked.findings:
+        assert "leaves the model in evaluation mode" in cause_for(found.cause, found.numbers).evidence.en
 
 
 @pytest.mark.parametrize("to_none", [True, False])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ from doctor.seen import causes
 from vitscope.core.config import updated
 from vitscope.doctor.causes import NOTES, cause_for
 from vitscope.doctor.checks import forward
+from vitscope.doctor.checks.forward.average import average
 from vitscope.doctor.checks.forward.position import position, shuffled_patches
 from vitscope.doctor.examination import Report, examine
 from vitscope.doctor.finding import Change, Finding
@@ -344,7 +346,34 @@ def test_a_running_mean_must_follow(patient: Make, decay: float, causes: list[st
         return loss.detach()
 
     one = patient(model, optimizer=optimizer, step=step, evaluated=mean, epochs=10)
-    assert [finding.cause for finding in examined(one).findings] == causes
+    report = examined(one)
+    assert [finding.cause for finding in report.findings] == causes
+    evidence = [cause_for(found.cause, found.numbers).evidence for found in report.findings]
+    assert ["no nearer" in text.en for text in evidence] == [decay == 1.0 for _ in evidence]
+
+
+@pytest.mark.parametrize("epochs", [10, None])
+def test_a_mean_that_goes_away_from_the_weights_is_told_in_words(patient: Make, epochs: int | None) -> None:
+    model = small_vit()
+    mean = copy.deepcopy(model)
+    optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+
+    def step(images: Tensor, labels: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(images), labels)
+        loss.backward()
+        optimizer.step()
+        with torch.no_grad():
+            for held, live in zip(mean.parameters(), model.parameters(), strict=True):
+                held.lerp_(live, -0.1)
+        return loss.detach()
+
+    (found,) = average(patient(model, optimizer=optimizer, step=step, evaluated=mean, epochs=epochs)).findings
+    assert found.cause == "ema_stale"
+    evidence = cause_for(found.cause, found.numbers).evidence
+    for said in (evidence.said("en", found.numbers), evidence.said("zh", found.numbers)):
+        assert max(len(number) for number in re.findall(r"\d+", said)) < 4, said
+    assert "no nearer" in evidence.en
 
 
 def test_a_mean_left_behind_by_a_trained_model(patient: Make) -> None:

@@ -103,6 +103,38 @@ def test_a_rate_at_which_the_loss_is_lost_is_nearly_certain(patient: Make) -> No
     assert finding.numbers["proposal"] <= 0.5
 
 
+def test_calls_that_only_collect_gradients_are_no_steps() -> None:
+    losses = (1.0,) * 8
+    collecting = HeldRun(1e-3, losses, 2, (0.0, 0.0, 0.0, 0.02, 0.0, 0.0, 0.0, 0.01))
+    assert (collecting.move, collecting.collects) == (0.02, True)
+    dead = HeldRun(1e-3, losses, 2, (0.5, 0.4, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0))
+    assert (dead.move, dead.collects) == (0.5, False)
+    assert HeldRun(0.0, losses, 2, (0.0,) * 8).move == 0.0
+    assert not HeldRun(0.0, losses, 2, (0.0,) * 8).collects
+    assert not HeldRun(1e-3, losses, 2, (0.0, *(0.01,) * 7)).collects
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_a_rate_is_not_judged_for_sure_by_calls_that_do_not_update(patient: Make, every: int) -> None:
+    """The pool has two batches, so that each update is of the second one alone."""
+    model, calls = small_vit(), [0]
+    optimizer = torch.optim.AdamW(model.parameters(), 0.03)
+
+    def step(images: Tensor, labels: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(images), labels)
+        loss.backward()
+        calls[0] += 1
+        if calls[0] % every == 0:
+            optimizer.step()
+        return loss
+
+    found = only(first_steps(patient(model, optimizer=optimizer, step=step)))
+    assert found.cause == "lr_too_high"
+    assert (found.confidence < 0.5) == (every > 1)
+    assert found.numbers["move"] > 0.1
+
+
 @pytest.mark.parametrize("name", ["vit", "cnn, sgd"])
 def test_a_rate_that_is_too_low(patient: Make, name: str) -> None:
     model = small_vit() if name == "vit" else small_cnn()

@@ -18,6 +18,7 @@ from doctor.conftest import pictures, small_vit
 from doctor.seen import causes, notes
 from doctor.test_as_it_came import fingerprint
 from vitscope.doctor.as_it_came import as_it_came
+from vitscope.doctor.causes import cause_for
 from vitscope.doctor.checks.backward import CHECKS
 from vitscope.doctor.checks.backward.schedule import schedule
 from vitscope.doctor.finding import Seen
@@ -91,6 +92,9 @@ def test_a_schedule_for_epochs_that_each_batch_turns_on(patient: Make, name: str
     assert 20 < found.numbers["step"] <= STEPS / 4
     assert found.picture is not None
     assert found.picture.mark == found.numbers["step"]
+    refuses = "refuses" in name
+    assert found.numbers.get("ends") == (EPOCHS + 1 if refuses else None)
+    assert ("in an error" in cause_for(found.cause, found.numbers).evidence.en) == refuses
 
 
 @pytest.mark.parametrize("name", list(SOUND))

@@ -93,6 +93,9 @@ DRAWN: dict[str, tuple[tuple[str, str, Bars], ...]] = {
     "steps_uphill": (("Cosine of the step with the gradient", "cosine", {"here": "uphill", "SGD": -1.0}),),
     "dead_units": (("Units that are dead", "share", {"mean": "mean", "worst layer": "share"}),),
     "accumulation_not_divided": (("Length of the gradient", "norm", {"mean of the batch": "norm", "given": "given"}),),
+    "accumulation_forgets": (
+        ("Cosine of the gradient", "cosine", {"with the last call": "alone", "with all": "together"}),
+    ),
     "step_without_gradients": (("Length of the gradient", "norm", {"of the loss": "norm", "at the update": "given"}),),
     "trained_in_eval_mode": (("Parts in evaluation mode", "modules", {"BatchNorm": "norms", "dropout": "drops"}),),
     "gradients_not_zeroed": (("Cosine of the next step", "cosine", {"here": "cosine", "begun anew": 1.0}),),

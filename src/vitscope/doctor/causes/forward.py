@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vitscope.doctor.causes import inside
+from vitscope.doctor.causes import average, inside
 from vitscope.doctor.causes.text import Cause, Remark, Text
 
 CAUSES: tuple[Cause, ...] = (
@@ -302,30 +302,7 @@ CAUSES: tuple[Cause, ...] = (
         ),
         effect=Text("Validation is repeatable and higher.", "验证结果可重复，并且更高。"),
     ),
-    Cause(
-        name="ema_stale",
-        title=Text(
-            "The averaged weights that are evaluated do not follow the model",
-            "用于评估的平均权重没有跟上模型",
-        ),
-        evidence=Text(
-            "Each step the average goes {followed:.1e} of the way to the weights, so that after {steps} steps "
-            "{left:.0%} of the first weights would be left; its loss is {average_loss:.2f}, the model's "
-            "{model_loss:.2f}.",
-            "每步平均权重只靠近当前权重 {followed:.1e}，{steps} 步后仍保留 {left:.0%} 的初始权重；其损失为 "
-            "{average_loss:.2f}，模型自身为 {model_loss:.2f}。",
-        ),
-        cost=Text("Evaluation shows weights that have learned nothing.", "评估的是没有学到东西的权重。"),
-        action=Text(
-            "Update the average after every optimiser step, with a decay whose memory 1/(1 - decay) is a tenth "
-            "of the training.",
-            "每次优化器更新后都更新平均权重，衰减的记忆 1/(1 - decay) 取训练步数的十分之一。",
-        ),
-        effect=Text(
-            "The average evaluates as well as the model or better.",
-            "平均权重的评估结果与模型相当或更好。",
-        ),
-    ),
+    *average.CAUSES,
     *inside.CAUSES,
 )
 

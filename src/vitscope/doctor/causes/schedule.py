@@ -35,6 +35,16 @@ CAUSES: tuple[Cause, ...] = (
             "学习率反复起伏而不是只降一次：模型始终无法稳定收敛。",
         ),
     ),
+    replace(
+        _TOO_FAST,
+        evidence=Text(
+            "The learning rate falls from {top:.2g} to {rate:.1g} by step {step}, and at step {ends} scheduler.step() refuses "
+            "to go on: training ends there in an error. An epoch has {steps} steps, and training {epochs} epochs.",
+            "学习率到第 {step} 步时就从 {top:.2g} 降到 {rate:.1g}，到第 {ends} 步时 scheduler.step() "
+            "拒绝继续：训练会在此报错中止。一轮有 {steps} 步，共训练 {epochs} 轮。",
+        ),
+        cost=Text("Training does not come to its end.", "训练无法进行到底。"),
+    ),
     _TOO_FAST,
 )
 

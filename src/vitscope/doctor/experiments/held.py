@@ -18,6 +18,7 @@ from torch.nn import functional as F
 from vitscope.doctor.as_it_came import as_it_came
 from vitscope.doctor.patient import Pair, Patient, Trainer, class_numbers, one_class_each
 from vitscope.doctor.thresholds.training import (
+    COLLECTING_SHARE,
     COMFORTABLE_UPDATE,
     CRAWL,
     FEWEST_BATCHES,
@@ -76,8 +77,19 @@ class HeldRun:
 
     @property
     def move(self) -> float:
-        """Typically, in the earlier half: later ones are small again where weights have grown out of all measure."""
-        return statistics.median(self.moves[: max(1, len(self.moves) // 2)]) if self.moves else math.nan
+        """Typically, in the earlier half: later ones are small again where weights have grown out of all measure. Calls
+        that only collect gradients are no steps."""
+        updates = [one for one in self.moves if one != 0] or self.moves
+        return statistics.median(updates[: max(1, len(updates) // 2)]) if updates else math.nan
+
+    @property
+    def collects(self) -> bool:
+        """Whether calls between updates moved nothing, as where gradients are collected: each update may then be of the
+        same one of the pool's batches, and what it does to the others' loss is no measure of the rate. What moves
+        nothing in the end is dead instead."""
+        last = max((at for at, one in enumerate(self.moves) if one != 0), default=-1)
+        before = self.moves[: last + 1]
+        return before.count(0.0) >= COLLECTING_SHARE * max(1, len(before))
 
     @property
     def is_lost(self) -> bool:

@@ -71,6 +71,9 @@ BEFORE_NORM_SHARE = 0.5
 ShuffleNet, MobileNet: 0.97 and more; VGG-11 with BatchNorm, whose last layers have none, 0.07; ViTs 0."""
 LARGER_BATCH = 10.0
 """Times the pictures of a step that a larger batch excuses a rate at most; nobody scales it further unseen."""
+COLLECTING_SHARE = 0.3
+"""Of the calls up to the last update, that moved nothing: half where gradients are collected over two calls; a scaler's
+overflows are one or two of 24."""
 COMFORTABLE_UPDATE = 0.03
 """Up to here steps are of a usual size."""
 SLOW_UPDATE = 1e-3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor, nn
 
 from vitscope.doctor.anatomy import looks_trained, norm_weights
 from vitscope.doctor.as_it_came import as_it_came
@@ -43,6 +44,9 @@ def moved(patient: Patient) -> Seen:
         is_forgotten = parameters[f"{head}.weight"].requires_grad
         if is_forgotten and rest_share >= STILL_SHARE and not has_learnt:
             rest = still  # forgotten with the rest, which is told below
+        elif is_forgotten and (strangers := _replaced(patient, parameters[f"{head}.weight"])):
+            told = names_and_share(patient, [name for name in still if name.startswith(f"{head}.")])
+            seen.findings.append(Finding("not_in_optimizer", 0.95, {**told, "strangers": strangers}))
         else:
             how = "not in the optimizer" if is_forgotten else "requires_grad=False"
             seen.findings.append(Finding("head_frozen", 0.95, {"name": head, "how": how}))
@@ -81,6 +85,18 @@ def _of_another_model(patient: Patient) -> int | None:
     own = {id(one) for one in patient.model.parameters()}
     given = [one for group in patient.optimizer.param_groups for one in group["params"]]
     return None if any(id(one) in own for one in given) else len(given)
+
+
+def _replaced(patient: Patient, weight: Tensor) -> int:
+    """How many parameters the optimiser holds that are neither the model's nor the loss's, where one of them takes as
+    many features as this weight: the layer that was there before."""
+    if patient.optimizer is None:
+        return 0
+    homes = [one for one in (patient.model, patient.loss) if isinstance(one, nn.Module)]
+    own = {id(one) for home in homes for one in home.parameters()}
+    given = (one for group in patient.optimizer.param_groups for one in group["params"])
+    strangers = [one for one in given if id(one) not in own]
+    return len(strangers) if any(one.shape[1:] == weight.shape[1:] for one in strangers) else 0
 
 
 def _are_missed(patient: Patient, names: list[str], total: int) -> bool:

@@ -50,15 +50,18 @@ def schedule(patient: Patient) -> Seen:
     watched = _watched(patient, turning, -((taken - early) // turning.every), known=trainer.lr if taken else 0.0)
     if watched is None:
         return Seen(left_out="schedule_not_repeated")
-    rates, top, gone = watched
+    rates, top, gone, refuses = watched
     seen = Seen(measured={"watched": len(rates), "every": turning.every, "top": top, "last": rates[-1]})
     if gone is not None:
         steps = [taken + turning.every * turn for turn in range(len(rates))]
-        _judge(seen, patient.facts, steps, rates, top, gone)
+        _judge(seen, patient.facts, steps, rates, top, gone, steps[-1] + turning.every if refuses else None)
     return seen
 
 
-def _judge(seen: Seen, facts: Facts, steps: list[int], rates: list[float], top: float, gone: int) -> None:
+def _judge(
+    seen: Seen, facts: Facts, steps: list[int], rates: list[float], top: float, gone: int, ends: int | None
+) -> None:
+    """`ends`: the step at which the schedule refuses to go on."""
     numbers = {"top": top, "rate": rates[gone], "step": steps[gone], "steps": facts.steps_per_epoch or 0}
     lines = [Line("learning rate", steps, rates)]
     picture = Picture("Learning rate in your step", "step", "learning rate", lines, mark=steps[gone])
@@ -72,7 +75,10 @@ def _judge(seen: Seen, facts: Facts, steps: list[int], rates: list[float], top: 
         numbers |= {"epochs": facts.epochs, "back": max(rates[gone:])}
         seen.findings.append(Finding("schedule_too_fast", 0.6, numbers, picture=picture))
     else:
-        seen.findings.append(Finding("schedule_too_fast", 0.93, numbers | {"epochs": facts.epochs}, picture=picture))
+        numbers |= {"epochs": facts.epochs}
+        if ends is not None and ends <= facts.epochs * numbers["steps"]:
+            numbers |= {"ends": ends}
+        seen.findings.append(Finding("schedule_too_fast", 0.93, numbers, picture=picture))
 
 
 def _early(facts: Facts) -> int | None:
@@ -95,10 +101,10 @@ def _taken(optimizer: torch.optim.Optimizer, turning: Turning) -> int | None:
 
 def _watched(
     patient: Patient, turning: Turning, early: int, *, known: float
-) -> tuple[list[float], float, int | None] | None:
-    """The rates, the top until the rate was gone, and when that was. It is then watched for as long again and longer:
-    it may come back. `known` was the top before, which says nothing where the rate rises to it anew. None where the
-    schedulers do not give the rates that the step had."""
+) -> tuple[list[float], float, int | None, bool] | None:
+    """The rates, the top until the rate was gone, when that was, and whether the schedule refused to go on. It is
+    watched for as long again and longer: it may come back. `known` was the top before, which says nothing where the
+    rate rises to it anew. None where the schedulers do not give the rates that the step had."""
     coming = turning.coming(patient)
     begun = list(itertools.islice(coming, 1 + len(turning.rates)))
     if begun[1:] != turning.rates:
@@ -110,8 +116,8 @@ def _watched(
             top = max(top, rate, known if len(rates) > 1 and rate <= rates[0] else 0.0)
             gone = len(rates) - 1 if rate <= RATE_GONE * top and top > 0 else None
         if len(rates) >= (early if gone is None else 3 * max(gone, early // 4)):
-            break
-    return rates, top, gone
+            return rates, top, gone, False
+    return rates, top, gone, True
 
 
 def _glides(rates: list[float], top: float) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
+from vitscope.doctor.as_it_came import as_it_came
 from vitscope.doctor.finding import Change, Finding, Note, Seen
 from vitscope.doctor.modes import train_without_chance
 from vitscope.doctor.one_step import (
@@ -19,7 +20,7 @@ from vitscope.doctor.one_step import (
     step_batch,
     watch_step,
 )
-from vitscope.doctor.patient import Patient
+from vitscope.doctor.patient import Patient, Trainer, has_own_step
 from vitscope.doctor.still import still
 from vitscope.doctor.thresholds.backward import (
     CLIPPED_SHARE,
@@ -38,13 +39,15 @@ def step_gradient(patient: Patient) -> Seen:
     if patient.make_trainer is None:
         return Seen(left_out="no_optimizer")
     trainer = patient.make_trainer()
-    trainer.hold_lr(trainer.lr)
     is_new = patient.optimizer is None or not patient.optimizer.state
     images, labels = step_batch(patient, trainer)
     train_without_chance(patient.model)
     with still(patient.model, images):
         mean = mean_gradient(patient, images, labels)
         try:
+            if has_own_step(trainer) and not _comes_to_its_update(patient, trainer, images, labels):
+                return Seen(left_out="no_update_came")
+            trainer.hold_lr(trainer.lr)
             step = watch_step(patient, trainer, images, labels, change=_without_decay)
         except EmptyStepError:
             return Seen(findings=[_empty(mean)])
@@ -56,6 +59,7 @@ def step_gradient(patient: Patient) -> Seen:
         return Seen(left_out="no_gradients")
     if given == 0:
         return Seen(findings=[_empty(mean)])
+    patient.tried["calls"] = step.calls
     times, cosine = given / norm, cosine_of(step.grads, mean, names)
     seen = Seen(measured={"norm": norm, "given": given, "times": times, "cosine": cosine, "calls": step.calls})
     if is_new:  # what an optimiser remembers of other batches may point anywhere
@@ -78,6 +82,14 @@ def step_gradient(patient: Patient) -> Seen:
         sure = 0.92 if trainer.optimizer_name == "sgd" else 0.6
         seen.findings.append(Finding("clip_too_small", sure, numbers, changes))
     return seen
+
+
+def _comes_to_its_update(patient: Patient, trainer: Trainer, images: Tensor, labels: Tensor) -> bool:
+    """Takes a step that collects gradients over several calls to where it begins anew: what counts its calls may be in
+    the middle of them, and a part of them would be measured. What was collected until there is left out."""
+    with as_it_came(patient):
+        trainer.hold_lr(0.0)
+        return watch_step(patient, trainer, images, labels) is not None
 
 
 def _empty(mean: dict[str, Tensor]) -> Finding:

@@ -32,7 +32,7 @@ def step_size(patient: Patient) -> Seen:
     names = _matrices(step)
     if not names:
         return Seen(left_out="no_update_came")
-    ratio = _ratio(step, names)
+    ratio = _ratio(step, [name for name in names if bool(step.grads[name].any())] or names)
     decay, taken = _decay(step, names)
     seen = Seen(measured={"ratio": ratio, "decay_share": decay, "lr": trainer.lr})
     numbers = {"ratio": ratio, "lr": trainer.lr, "optimizer": trainer.optimizer_name}

@@ -2,10 +2,12 @@
 
 What a step leaves behind may be zeroed by the next one. So where it leaves something, eight times the gradient with its
 sign turned round is put in its place: a step that begins anew goes along the gradient, one that does not against it.
+Where gradients are collected over several calls they are kept on purpose, and `collected` asks whether they are.
 """
 
 from __future__ import annotations
 
+from vitscope.doctor.checks.backward.collected import collected
 from vitscope.doctor.finding import Finding, Seen
 from vitscope.doctor.modes import train_without_chance
 from vitscope.doctor.one_step import cosine_of, mean_gradient, step_batch, watch_step
@@ -28,8 +30,9 @@ def zeroed(patient: Patient) -> Seen:
         first = watch_step(patient, trainer, images, labels)
         if first is None:
             return Seen(left_out="no_update_came")
-        if first.calls > 1:  # gradients collected over several calls are kept on purpose
-            return Seen(measured={"calls": first.calls})
+        # The first may have been the end of a cycle; `step_gradient` has seen a whole one.
+        if (calls := max(first.calls, patient.tried.get("calls", 1))) > 1:
+            return collected(patient, trainer, images, labels, mean, calls)
         parameters = dict(patient.model.named_parameters())
         left = {name: one for name in mean if (one := parameters[name].grad) is not None and bool(one.any())}
         if not left:

@@ -27,8 +27,7 @@ def average(patient: Patient) -> Seen:
     model_loss, mean_loss, nothing = _losses(patient)
     seen = Seen(measured={"model_loss": model_loss, "average_loss": mean_loss})
     if mean_loss >= KNOWS_NOTHING_SHARE * nothing and model_loss < AVERAGE_BEHIND * mean_loss:
-        numbers = {"model_loss": model_loss, "average_loss": mean_loss, "followed": 0.0, "left": 1.0, "steps": 0}
-        seen.findings.append(Finding("ema_stale", 0.9, numbers))
+        seen.findings.append(Finding("ema_stale", 0.9, {"model_loss": model_loss, "average_loss": mean_loss}))
         return seen
     if patient.make_trainer is None or not has_own_step(patient.make_trainer()):
         return seen  # whatever moves the mean is not in the step at hand
@@ -36,11 +35,13 @@ def average(patient: Patient) -> Seen:
     seen.measured["followed"] = followed
     facts = patient.facts
     steps = None if facts.epochs is None or facts.steps_per_epoch is None else facts.epochs * facts.steps_per_epoch
-    left = None if steps is None else (1 - min(followed, 1.0)) ** steps
-    if followed <= 0 or (left is not None and left > BEGINNING_LEFT):
-        numbers = {"model_loss": model_loss, "average_loss": mean_loss, "followed": followed}
-        numbers |= {"left": 1.0 if left is None else left, "steps": steps or AVERAGE_STEPS}
-        seen.findings.append(Finding("ema_stale", 0.85 if left is not None else 0.75, numbers))
+    numbers = {"model_loss": model_loss, "average_loss": mean_loss}
+    if followed <= 0:  # no share of the way, of which there would be a power
+        numbers |= {"toward": followed}
+        seen.findings.append(Finding("ema_stale", 0.75 if steps is None else 0.85, numbers))
+    elif steps is not None and (left := (1 - min(followed, 1.0)) ** steps) > BEGINNING_LEFT:
+        numbers |= {"followed": followed, "left": left, "steps": steps}
+        seen.findings.append(Finding("ema_stale", 0.85, numbers))
     return seen
 
 

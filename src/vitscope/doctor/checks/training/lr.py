@@ -147,6 +147,8 @@ def _too_high(patient: Patient, test: LrTest) -> Finding | None:
     # Healing takes some hundred steps, which no examination has: what learns all the same may be well by then.
     if own.fall > PLAIN_FALL * abs(own.start) and (share := _healing_share(patient)) is not None:
         sure, numbers = 0.45, numbers | {"before_norm": share}
+    if own.collects and not own.is_lost:
+        sure = min(sure, 0.45)
     changes = _changes(patient, test.proposal)
     return Finding("lr_too_high", sure, numbers, changes, picture_of(test.in_order()))
 
