@@ -9,9 +9,9 @@ EXTRAS := dev,tune,serve,export,quant,hub
 # Two torch threads per process on few cores run many times slower than one. Bytecode is kept, also where the environment
 # says it should not be: else each process rewrites the asserts of every test file at every run.
 TESTENV := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
-# As many processes as tests/conftest.py says; a file's tests stay together, as they share what they made. In the order
-# of their names: else files of few tests come last, the longest ones among them, and at the end one process works alone.
-TESTS := -m pytest -n logical --dist loadfile --no-loadscope-reorder
+# A process for each core, up to four; a file's tests stay together, as they share what they made. In the order of their
+# names: else files of few tests come last, the longest ones among them, and at the end one process works alone.
+TESTS := -m pytest -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-slow test-gpu lint bench browser clean

@@ -18,15 +18,6 @@ if TYPE_CHECKING:
 gc.disable()
 
 
-MOST_PROCESSES = 5
-
-
-def pytest_xdist_auto_num_workers() -> int:
-    """For `-n logical`: one more than there are cores. Tests of processes, servers and time-outs wait a third of their
-    time, and meanwhile a core would have nothing to do."""
-    return min((os.cpu_count() or 1) + 1, MOST_PROCESSES)
-
-
 def pytest_collection_finish() -> None:
     """What stands now stays to the end: no search for garbage walks through it again. Else each takes half a second,
     and what measures memory asks for many."""
